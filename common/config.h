@@ -1,0 +1,47 @@
+// Settings from flags and the environment, described by one table.
+//
+// A setting `max-queue` is the flag `--max-queue N` (or `--max-queue=N`) and the variable `PREFIX_MAX_QUEUE`, where PREFIX is
+// the program's, such as RELAY_MODEL. A flag wins over the environment, which wins over the default. `--help` prints the
+// table. An unknown flag, a missing value, or a value outside its range is an error that names all three.
+#ifndef RELAY_COMMON_CONFIG_H
+#define RELAY_COMMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+typedef enum relay_config_kind {
+    RELAY_CONFIG_STRING, // const char **; borrowed from argv or the environment
+    RELAY_CONFIG_BOOL,   // bool *; `--x`, `--x=true`, `--x=false`, `--no-x`
+    RELAY_CONFIG_INT,    // int64_t *; min and max say the range
+    RELAY_CONFIG_FLOAT,  // double *; min and max say the range
+    RELAY_CONFIG_BYTES,  // uint64_t *; accepts KiB, MiB, GiB
+} relay_config_kind;
+
+typedef struct relay_config_entry {
+    const char *name;       // as the flag, without dashes
+    relay_config_kind kind;
+    void *value;            // where it goes; holds the default before
+    double min, max;        // for INT, FLOAT and BYTES, inclusive; both 0: any
+    const char *metavar;    // in --help: "PORT", "FILE"; NULL for a BOOL
+    const char *help;       // one line; the default is added
+    const char *choices;    // STRING only: "f16|f32", or NULL for any text
+    bool *was_set;          // set to true when flag or environment gave it; may be NULL
+} relay_config_entry;
+
+typedef struct relay_config {
+    const char *program;    // "relay-model"
+    const char *env_prefix; // "RELAY_MODEL"; NULL: no environment
+    const char *usage;      // "[flags]", "[flags] PROMPT"
+    const char *summary;    // a sentence or a paragraph for --help
+    const relay_config_entry *entries;
+    uint32_t n_entries;
+} relay_config;
+
+// Reads argv[1..argc). Words that are not flags, and everything behind `--`, are left in positional[0..*n_positional) (room for
+// argc pointers); NULL refuses them. On --help prints to standard output, sets *help_shown and returns OK.
+relay_code relay_config_parse(const relay_config *c, int argc, char **argv, const char **positional, int *n_positional,
+                              bool *help_shown, relay_err *e) RELAY_NODISCARD;
+
+#endif
