@@ -1,0 +1,198 @@
+// The seam between the model and the hardware: one table of operations a backend (kernels/ref, kernels/cpu,
+// kernels/cuda).
+//
+// Every operation of a forward pass, sampling included, is a slot of relay_kernels. The model issues them in order; a
+// device may run them later (a CUDA stream), so results are read only after wait(). Pointers named `d_` are device
+// memory (on a CPU plain memory). Activations are float32, row-major, one row a token of the batch.
+//
+// The rule that everything else is built on: **a row of a result is a function of that row's inputs alone.** The
+// reduction along K, and along KV positions, has one order that depends on neither the number of rows, nor their place
+// in the batch, nor the number of threads, nor on which KV blocks hold the keys. Tests hold every backend to the same
+// bits across these.
+//
+// One thread, the engine's, calls a device. No operation allocates, locks (beyond the worker pool's futex) or logs;
+// scratch memory is made when the device is.
+#ifndef RELAY_KERNELS_KERNELS_H
+#define RELAY_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+typedef struct relay_device relay_device; // begins with `const relay_kernels *k`; the rest is the backend's
+typedef struct relay_weight relay_weight; // a matrix [n_out, n_in] in the backend's layout
+
+enum { RELAY_BLOCK_TOKENS = 16, RELAY_MAX_TOP_LOGPROBS = 20 };
+
+typedef enum relay_kv_type {
+    RELAY_KV_F16,
+    RELAY_KV_F32,
+} relay_kv_type;
+
+// A pool of KV blocks for the layers of one KV group. A block holds RELAY_BLOCK_TOKENS positions of all the group's
+// layers; how keys and values lie inside one is the backend's affair, but a block is contiguous, so that memory is
+// touched only as blocks are used.
+typedef struct relay_kv_pool {
+    void *d_data;         // [n_blocks][block_bytes], from alloc()
+    uint64_t block_bytes; // kv_block_bytes() of the fields below
+    uint32_t n_blocks;
+    uint32_t n_layers; // layers of the group
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t window; // positions a row sees, itself included; 0: all
+    relay_kv_type type;
+} relay_kv_pool;
+
+// Where each row of the batch stands in its sequence and where that sequence's KV blocks are, for one KV group.
+typedef struct relay_rows {
+    uint32_t n_rows;
+    const uint32_t *d_position; // [n_rows] position in the sequence, from 0
+    const uint32_t
+        *d_sequence; // [n_rows] index of the sequence in this step; rows of one sequence are adjacent, ascending
+    const uint32_t *d_table_begin; // [n_sequences] where the sequence's block table begins in d_block_ids
+    const uint32_t
+        *d_block_ids; // position p of the sequence lies in block d_block_ids[table_begin + p / 16], slot p % 16
+} relay_rows;
+
+typedef struct relay_matmul_job {
+    const relay_weight *w; // [n_out, n_in]
+    const float *d_bias;   // [n_out] or NULL
+    float *d_out;          // [n_rows, n_out]
+} relay_matmul_job;
+
+typedef enum relay_rope_style {
+    RELAY_ROPE_ADJACENT, // pairs (0,1), (2,3), ...: GGUF's Llama
+    RELAY_ROPE_HALVES,   // pairs (0, n/2), (1, n/2 + 1), ...: Qwen2 ("NEOX")
+} relay_rope_style;
+
+typedef enum relay_logprob_mode {
+    RELAY_LOGPROB_NONE,
+    RELAY_LOGPROB_RAW,       // log softmax of the model's logits
+    RELAY_LOGPROB_PROCESSED, // of what is drawn from: after penalties, temperature and truncation
+} relay_logprob_mode;
+
+// How one row of logits becomes a token id. Plain data.
+//
+// Order: raw logprobs are taken; masked ids out; repetition penalty (divides positive and multiplies negative logits of
+// ids in prompt or output), frequency, presence (output only); then greedy if temperature is 0, else temperature,
+// top_k, top_p over the renormalised rest (the smallest set of the most likely whose sum is >= top_p, at least one),
+// min_p (relative to the most likely that is left), draw. Equal logits: the lower id comes first everywhere. The draw
+// is Philox4x32-10 keyed by seed, with (position, sequence_index, purpose) as counter: it depends on nothing else.
+typedef struct relay_sample_params {
+    float temperature;        // [0, 2]; 0: greedy
+    float top_p;              // (0, 1]; 1: off
+    float min_p;              // [0, 1]; 0: off
+    float repetition_penalty; // (0, 2]; 1: off
+    float frequency_penalty;  // [-2, 2]; 0: off
+    float presence_penalty;   // [-2, 2]; 0: off
+    uint32_t top_k;           // 0: off
+    uint32_t logprob_mode;    // relay_logprob_mode
+    uint32_t n_top;           // most likely ids to report, 0..20
+    uint32_t sequence_index;  // among num_sequences
+    uint64_t seed;
+    uint32_t position;     // of the token to be drawn, in the sequence
+    uint32_t counts_begin; // this row's ids with counts: [counts_begin, counts_begin + n_counts) of the step's counts
+    uint32_t n_counts;     // 0 where no penalty is on
+    uint32_t
+        masked_begin; // ids that may not be drawn: [masked_begin, masked_begin + n_masked) of the step's masked ids
+    uint32_t n_masked;
+    uint32_t reserved; // 0
+} relay_sample_params;
+
+// How often an id occurs in a sequence; ids of one row are unique.
+typedef struct relay_token_count {
+    uint32_t token_id;
+    uint32_t in_prompt;
+    uint32_t in_output;
+} relay_token_count;
+
+typedef struct relay_sample_result {
+    uint32_t token_id;
+    float logprob; // of token_id; 0 where logprob_mode is NONE
+    uint32_t rank; // of token_id among all, one-based; 0 where n_top is 0
+    uint32_t n_top;
+    uint32_t top_ids[RELAY_MAX_TOP_LOGPROBS];
+    float top_logprobs[RELAY_MAX_TOP_LOGPROBS];
+    bool is_finite; // false: the logits held a NaN or no finite value, and token_id means nothing
+} relay_sample_result;
+
+typedef struct relay_device_opts {
+    uint32_t n_threads;   // 0: the processors this process may use
+    uint32_t max_rows;    // most rows of one batch
+    uint32_t max_width;   // widest activation row (n_in of any weight)
+    uint32_t max_context; // most positions of one sequence
+    uint32_t max_vocab;   // n_out of the output matrix
+    uint32_t max_samples; // most rows sampled in one step
+} relay_device_opts;
+
+typedef struct relay_kernels {
+    const char *name; // "ref", "avx2", "avx512"; part of numerics_id
+
+    relay_code (*device_create)(relay_device **out, const relay_device_opts *opts, relay_err *e);
+    void (*device_destroy)(relay_device *d);
+
+    // ---- Memory
+    // Zeroed; on a CPU its pages become resident when first touched. Aborts when out of memory.
+    void *(*alloc)(relay_device *d, uint64_t bytes);
+    void (*free)(relay_device *d, void *p, uint64_t bytes);
+    void (*upload)(relay_device *d, void *d_dst, const void *src, uint64_t bytes);
+    // Waits for what was issued before.
+    void (*download)(relay_device *d, void *dst, const void *d_src, uint64_t bytes);
+    void (*wait)(relay_device *d);
+
+    // ---- Weights
+    // `rows` is n_out rows of n_in values of a ggml type, as in a GGUF file; read here and not kept. Fails with
+    // UNIMPLEMENTED for a type the backend does not know, INVALID_ARGUMENT where n_in is no multiple of the type's
+    // block.
+    relay_code (*weight_create)(relay_device *d, relay_weight **out, uint32_t ggml_type, uint32_t n_out, uint32_t n_in,
+                                const void *rows, relay_err *e);
+    void (*weight_destroy)(relay_device *d, relay_weight *w);
+    uint64_t (*weight_bytes)(const relay_weight *w); // as it is kept
+    uint64_t (*kv_block_bytes)(const relay_kv_pool *pool);
+
+    // ---- Operations
+    // d_out[r][i] = w[d_ids[r]][i], dequantized                      ids [n_rows] -> [n_rows, n_in]
+    void (*embed)(relay_device *d, float *d_out, const relay_weight *w, const uint32_t *d_ids, uint32_t n_rows);
+    // d_out[r] = d_x[r] / sqrt(mean(d_x[r]^2) + eps) * d_gain        [n_rows, width]; out may be x
+    void (*rms_norm)(relay_device *d, float *d_out, const float *d_x, const float *d_gain, uint32_t n_rows,
+                     uint32_t width, float eps);
+    // For each job: d_out[r][o] = sum over i of d_x[r][i] * w[o][i], + d_bias[o]   [n_rows, n_in] -> [n_rows, n_out]
+    void (*matmul)(relay_device *d, const float *d_x, uint32_t n_rows, const relay_matmul_job *jobs, uint32_t n_jobs);
+    // Rotates the first n_rot values of every head by its row's position, in place. [n_rows, n_heads, head_dim]
+    // d_cos_sin: [max_position][n_rot / 2][2]
+    void (*rope)(relay_device *d, float *d_x, const uint32_t *d_position, uint32_t n_rows, uint32_t n_heads,
+                 uint32_t head_dim, uint32_t n_rot, relay_rope_style style, const float *d_cos_sin);
+    // Writes the rows' keys and values into the cache.                [n_rows, n_kv_heads, head_dim] each
+    void (*kv_store)(relay_device *d, const relay_kv_pool *pool, uint32_t layer, const float *d_k, const float *d_v,
+                     const relay_rows *rows);
+    // Causal attention over the cache, the rows' own positions included; query head h reads KV head h / (n_heads /
+    // n_kv_heads). d_q, d_out: [n_rows, n_heads, head_dim]; scale is usually 1 / sqrt(head_dim)
+    void (*attention)(relay_device *d, float *d_out, const float *d_q, const relay_kv_pool *pool, uint32_t layer,
+                      const relay_rows *rows, uint32_t n_heads, float scale);
+    // d_out = silu(d_gate) * d_up, silu(x) = x / (1 + exp(-x))        [n_rows, width]; out may be gate
+    void (*silu_mul)(relay_device *d, float *d_out, const float *d_gate, const float *d_up, uint32_t n_rows,
+                     uint32_t width);
+    // d_x += d_y                                                      [n_rows, width]
+    void (*add)(relay_device *d, float *d_x, const float *d_y, uint32_t n_rows, uint32_t width);
+    // d_out[i] = d_x[d_index[i]]                                      [n_index, width]
+    void (*gather_rows)(relay_device *d, float *d_out, const float *d_x, const uint32_t *d_index, uint32_t n_index,
+                        uint32_t width);
+    // One token a row of logits. d_logits [n_samples, n_vocab] is read only.
+    void (*sample)(relay_device *d, relay_sample_result *d_results, const float *d_logits, uint32_t n_vocab,
+                   const relay_sample_params *d_params, const relay_token_count *d_counts, const uint32_t *d_masked,
+                   uint32_t n_samples);
+} relay_kernels;
+
+struct relay_device {
+    const relay_kernels *k;
+};
+
+// The backends in this binary that this processor can run, fastest first; ends with "ref".
+const relay_kernels *const *relay_kernels_available(uint32_t *count);
+// By name, or the fastest for NULL or ""; the environment variable RELAY_KERNELS overrides NULL. FAILED_PRECONDITION
+// naming what there is.
+relay_code relay_kernels_choose(const relay_kernels **out, const char *name, relay_err *e) RELAY_NODISCARD;
+
+#endif

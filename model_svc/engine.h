@@ -1,0 +1,110 @@
+// The engine: one thread that owns the sequences, the KV blocks and the model, and runs the step loop.
+//
+//   submit / cancel / add_credit  --bounded queue-->  engine thread  --bounded ring-->  publisher thread -->
+//   opts.publish
+//
+// A step: take what has arrived, let the scheduler fill one relay_step within the token budget, submit it to the model,
+// complete it, give each sampled token to its sequence, and publish once. No allocation, no lock and no logging in the
+// step. The publisher thread stands between so that packing messages never delays a step.
+#ifndef RELAY_MODEL_SVC_ENGINE_H
+#define RELAY_MODEL_SVC_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/metrics.h"
+#include "common/status.h"
+#include "model_svc/model.h"
+#include "model_svc/request.h"
+
+typedef struct relay_engine relay_engine;
+
+// The values are those of the contract's FinishReason.
+typedef enum relay_finish {
+    RELAY_FINISH_NONE = 0,
+    RELAY_FINISH_EOS = 1,
+    RELAY_FINISH_STOP_TOKEN = 2,
+    RELAY_FINISH_MAX_NEW_TOKENS = 4,
+    RELAY_FINISH_CONTEXT_FULL = 5,
+    RELAY_FINISH_TIME_LIMIT = 6,
+    RELAY_FINISH_CANCELLED = 7,
+    RELAY_FINISH_DRAINED = 9,
+} relay_finish;
+
+typedef enum relay_event_kind {
+    RELAY_EVENT_STARTED,  // it has been admitted: its first rows are in this step
+    RELAY_EVENT_TOKEN,    // `sample` is its next token. An EOS or stop id that ends it is reported too.
+    RELAY_EVENT_FINISHED, // last: `finish` says why; the request is the receiver's again
+    RELAY_EVENT_FAILED,   // last: `code` and `message`; the request is the receiver's again
+} relay_event_kind;
+
+typedef struct relay_event {
+    relay_event_kind kind;
+    relay_request *request; // borrowed until FINISHED or FAILED, which give it back
+    uint64_t step;          // of the engine, from 1
+    // STARTED
+    uint32_t cached_tokens; // of the prompt, found in the cache
+    // TOKEN
+    relay_sample_result sample;
+    // FINISHED
+    relay_finish finish;
+    uint32_t stop_token_id; // with EOS and STOP_TOKEN
+    uint32_t output_tokens; // resumed ones included
+    uint32_t preemptions;
+    uint64_t queue_us, prefill_us, decode_us;
+    // FAILED
+    relay_code code; // DEADLINE_EXCEEDED, INTERNAL
+    char message[160];
+} relay_event;
+
+// What GetLoad tells; a consistent snapshot of the end of a step.
+typedef struct relay_engine_load {
+    uint64_t step;
+    uint32_t running, waiting;
+    uint64_t waiting_tokens;                         // prompt tokens of those waiting
+    uint32_t free_blocks, used_blocks, total_blocks; // of all groups together; free + used = total
+    uint64_t used_slots;                             // positions that hold a token, of all groups
+    uint64_t kv_touched_bytes;                       // of blocks used at least once
+    double tokens_per_second;                        // sampled, over the last seconds
+    bool is_draining;
+} relay_engine_load;
+
+typedef struct relay_engine_opts {
+    const relay_model_ops *model_ops;
+    void *model; // borrowed; only the engine thread touches it from start to destroy
+    relay_kv_group groups[RELAY_MAX_KV_GROUPS];
+    uint32_t n_groups;
+    uint32_t max_context;         // positions of one sequence
+    uint32_t max_running;         // sequences in a batch
+    uint32_t token_budget;        // rows of a step; at least max_running
+    uint32_t prompt_chunk;        // most prompt rows of one sequence in a step; 0: what the budget leaves
+    uint32_t max_queued_requests; // waiting; past either bound submit says RESOURCE_EXHAUSTED
+    uint64_t max_queued_tokens;
+    // Called on the publisher thread with everything that happened since the last call, oldest first, events of a step
+    // adjacent.
+    void (*publish)(void *arg, const relay_event *events, uint32_t n_events);
+    void *publish_arg;
+    relay_metrics *metrics; // may be NULL
+} relay_engine_opts;
+
+relay_code relay_engine_create(relay_engine **out, const relay_engine_opts *opts, relay_err *e) RELAY_NODISCARD;
+
+// Thread-safe, from here to _stop. Takes the request when it returns OK and gives it back with its last event; on
+// failure it stays the caller's: RESOURCE_EXHAUSTED with a retry hint (queue full), UNAVAILABLE (draining),
+// INVALID_ARGUMENT (it could never fit: names what and the limit). *key names it for cancel and credit; it may be used
+// before its first event arrives.
+relay_code relay_engine_submit(relay_engine *en, relay_request *r, uint64_t *key, relay_err *e) RELAY_NODISCARD;
+// Wherever it is, it ends with CANCELLED before the next step; unknown keys are ignored. Never fails, never waits for a
+// step.
+void relay_engine_cancel(relay_engine *en, uint64_t key);
+void relay_engine_add_credit(relay_engine *en, uint64_t key, uint32_t tokens);
+void relay_engine_get_load(const relay_engine *en, relay_engine_load *out);
+// False when there was work and no step ended for `limit_us`.
+bool relay_engine_is_alive(const relay_engine *en, int64_t limit_us);
+// From now on submit says UNAVAILABLE; running and waiting requests go on.
+void relay_engine_drain(relay_engine *en);
+// Ends what is left with DRAINED, publishes it, joins both threads. Then destroy.
+void relay_engine_stop(relay_engine *en);
+void relay_engine_destroy(relay_engine *en);
+
+#endif

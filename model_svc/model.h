@@ -1,0 +1,80 @@
+// A loaded model: weights on a device, KV pools, and the decoder that turns a step into sampled tokens.
+//
+// Owned and called by one thread, the engine's, after load. The engine sees it through relay_model_ops, so that tests
+// can put a scripted model in its place.
+#ifndef RELAY_MODEL_SVC_MODEL_H
+#define RELAY_MODEL_SVC_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/gguf.h"
+#include "common/status.h"
+#include "common/vocab.h"
+#include "kernels/kernels.h"
+#include "model_svc/step.h"
+
+// What the engine needs of a model: one step in, its samples out.
+typedef struct relay_model_ops {
+    // Starts a step; it and its memory stay untouched until complete() returns. One step at a time.
+    void (*submit)(void *model, const relay_step *step);
+    // Waits for it: results [n_samples], in the order of the step's samples.
+    void (*complete)(void *model, relay_sample_result *results);
+} relay_model_ops;
+
+// Layers that share window, KV heads, head size and type share one pool and one block table.
+typedef struct relay_kv_group {
+    uint32_t n_layers;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t window;      // 0: all positions
+    uint64_t block_bytes; // of RELAY_BLOCK_TOKENS positions of all its layers
+    uint32_t n_blocks;
+} relay_kv_group;
+
+typedef struct relay_model_info {
+    char name[128];         // general.name, or the file's name
+    char architecture[32];  // "llama", "qwen2"
+    char weight_format[32]; // of most of its bytes: "Q4_1", or the file type's name
+    uint32_t n_layers, n_heads, n_kv_heads, head_dim, width, ffn_width;
+    uint32_t vocab_size;      // rows of the output matrix; ids are below it
+    uint32_t trained_context; // llama.context_length
+    uint32_t max_context;     // what is served: at most the trained context and what the pool holds
+    relay_kv_type kv_type;
+    uint32_t n_groups;
+    relay_kv_group groups[RELAY_MAX_KV_GROUPS];
+    uint64_t weight_bytes; // as kept in memory
+    uint64_t kv_bytes;     // of the pools when all touched
+    uint8_t
+        weights_fingerprint[16]; // XXH3-128 over the tensors' names, types, shapes and bytes, and the hyperparameters
+    char numerics_id[128];       // build, kernels, KV type: equal means the same bits
+    // The file's own sampling defaults (general.sampling.*), where it has them.
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition_penalty;
+    float temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+} relay_model_info;
+
+typedef struct relay_model_opts {
+    const relay_kernels *kernels; // NULL: the best for this processor
+    uint32_t n_threads;           // 0: all that this process may use
+    relay_kv_type kv_type;
+    uint64_t kv_bytes;      // memory for KV blocks; 0: 1 GiB, or less where the context needs less
+    uint32_t max_context;   // 0: the trained context
+    uint32_t max_rows;      // token budget of a step
+    uint32_t max_sequences; // running at once
+} relay_model_opts;
+
+typedef struct relay_model relay_model;
+
+// `g` may be closed afterwards. Checks every hyperparameter and every tensor's name, type and shape, naming what is
+// wrong; architectures, rope scalings and tensor types that Relay does not know are UNIMPLEMENTED by name.
+relay_code relay_model_load(relay_model **out, const relay_gguf *g, const char *file_name, const relay_model_opts *opts,
+                            relay_err *e) RELAY_NODISCARD;
+void relay_model_destroy(relay_model *m);
+const relay_model_info *relay_model_get_info(const relay_model *m);
+extern const relay_model_ops relay_model_decoder_ops; // `model` is a relay_model *
+// After complete(): the logits of sample i of the last step, [vocab_size], for tests and scoring; valid until the next
+// submit.
+const float *relay_model_logits(const relay_model *m, uint32_t sample);
+
+#endif

@@ -1,0 +1,52 @@
+// One request as the engine takes it: checked, complete, immutable once submitted.
+//
+// Made by the service from a GenerateTokensRequest (request.c: every check and every default is there), submitted to
+// the engine, and given back with its last event. What the sampler needs is already in relay_sample_params form.
+#ifndef RELAY_MODEL_SVC_REQUEST_H
+#define RELAY_MODEL_SVC_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena.h"
+#include "common/clock.h"
+#include "kernels/kernels.h"
+
+enum {
+    RELAY_MAX_STOP_TOKEN_IDS = 256,
+    RELAY_UNLIMITED_CREDIT = UINT32_MAX,
+};
+
+typedef struct relay_request {
+    relay_arena arena;   // owns everything below, the struct itself not
+    void *owner;         // the receiver's own: the call or stream it belongs to
+    uint64_t stream_key; // Session: the client's key
+
+    const char *request_id;  // for logs, "" if none; NUL-terminated, valid UTF-8
+    const char *sequence_id; // "" if none
+    const char *tenant;      // "" if none
+
+    // The sequence so far. token_ids[0, n_prompt) is the prompt, [n_prompt, n_tokens) is output of a call that is
+    // resumed: penalties, limits and draws count it as output, and it is not sent again.
+    const uint32_t *token_ids;
+    uint32_t n_prompt, n_tokens;
+
+    // seed, temperature, ... of every draw; position, counts and masked ids are filled in by the scheduler at each
+    // step.
+    relay_sample_params sampling;
+
+    uint32_t max_new_tokens; // >= 1; the output's length where it ends, resumed ids included
+    uint32_t min_new_tokens; // ids that end an answer are masked before
+    const uint32_t *eos_ids; // ascending; none with ignore_eos
+    uint32_t n_eos_ids;
+    const uint32_t *stop_ids; // ascending; the request's own
+    uint32_t n_stop_ids;
+
+    int32_t priority;            // higher runs first
+    relay_mono_us deadline;      // DEADLINE_EXCEEDED past it; RELAY_NEVER_US
+    relay_mono_us time_limit_at; // ends with TIME_LIMIT and what there is; RELAY_NEVER_US
+    uint32_t initial_credit;     // tokens that may be produced before more credit; RELAY_UNLIMITED_CREDIT
+    relay_mono_us received_at;
+} relay_request;
+
+#endif

@@ -1,0 +1,71 @@
+// What one engine step computes, as plain data: one contiguous piece of memory with offsets in place of pointers, so
+// that it can be uploaded at once, replayed, or sent to a rank in another process.
+//
+// The scheduler fills it, the model reads it. Capacities are set when it is made; filling it allocates nothing.
+#ifndef RELAY_MODEL_SVC_STEP_H
+#define RELAY_MODEL_SVC_STEP_H
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+enum { RELAY_MAX_KV_GROUPS = 8 };
+
+typedef struct relay_step_limits {
+    uint32_t max_rows;      // tokens in a batch
+    uint32_t max_sequences; // sequences in a batch
+    uint32_t max_samples;   // rows to sample
+    uint32_t max_block_ids; // over all sequences, of one KV group
+    uint32_t n_groups;      // KV groups, 1..RELAY_MAX_KV_GROUPS
+    uint32_t max_counts;    // token counts over all samples
+    uint32_t max_masked;    // masked ids over all samples
+} relay_step_limits;
+
+typedef struct relay_step {
+    uint64_t size_bytes; // of the whole piece, this header included
+    uint64_t number;     // step counter of the engine, from 1
+    relay_step_limits limits;
+    uint32_t n_rows;
+    uint32_t n_sequences;
+    uint32_t n_samples;
+    uint32_t n_block_ids[RELAY_MAX_KV_GROUPS];
+    uint32_t n_counts;
+    uint32_t n_masked;
+    // Offsets in bytes from the start of this header.
+    uint64_t off_token_ids;                        // uint32_t [n_rows]
+    uint64_t off_positions;                        // uint32_t [n_rows]
+    uint64_t off_row_sequence;                     // uint32_t [n_rows], ascending
+    uint64_t off_table_begin[RELAY_MAX_KV_GROUPS]; // uint32_t [n_sequences]
+    uint64_t off_block_ids[RELAY_MAX_KV_GROUPS];   // uint32_t [n_block_ids]
+    uint64_t off_sample_rows;                      // uint32_t [n_samples]: which rows are sampled, ascending
+    uint64_t off_sample_params;                    // relay_sample_params [n_samples]
+    uint64_t off_counts;                           // relay_token_count [n_counts]
+    uint64_t off_masked;                           // uint32_t [n_masked]
+} relay_step;
+
+relay_step *relay_step_create(const relay_step_limits *limits);
+void relay_step_destroy(relay_step *s);
+// Sets every n_ to 0.
+void relay_step_clear(relay_step *s);
+
+#define RELAY_STEP_ARRAY(name, type, off)                                                                              \
+    static inline type *relay_step_##name(const relay_step *s) {                                                       \
+        return (type *)((char *)(uintptr_t)s + s->off);                                                                \
+    }
+RELAY_STEP_ARRAY(token_ids, uint32_t, off_token_ids)
+RELAY_STEP_ARRAY(positions, uint32_t, off_positions)
+RELAY_STEP_ARRAY(row_sequence, uint32_t, off_row_sequence)
+RELAY_STEP_ARRAY(sample_rows, uint32_t, off_sample_rows)
+RELAY_STEP_ARRAY(sample_params, relay_sample_params, off_sample_params)
+RELAY_STEP_ARRAY(counts, relay_token_count, off_counts)
+RELAY_STEP_ARRAY(masked, uint32_t, off_masked)
+#undef RELAY_STEP_ARRAY
+
+static inline uint32_t *relay_step_table_begin(const relay_step *s, uint32_t group) {
+    return (uint32_t *)((char *)(uintptr_t)s + s->off_table_begin[group]);
+}
+static inline uint32_t *relay_step_block_ids(const relay_step *s, uint32_t group) {
+    return (uint32_t *)((char *)(uintptr_t)s + s->off_block_ids[group]);
+}
+
+#endif

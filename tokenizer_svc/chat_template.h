@@ -1,0 +1,44 @@
+// Chat templates: a conversation in, the text of a prompt out, with the origin of every byte.
+//
+// The language is Jinja as HF's chat templates use it (jinja/: lexer, parser, evaluator). Compiled once, rendered by
+// any thread. Bounded in steps, depth and output size: a hostile template or message costs an error and nothing else.
+#ifndef RELAY_TOKENIZER_SVC_CHAT_TEMPLATE_H
+#define RELAY_TOKENIZER_SVC_CHAT_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "relay/v1/chat.pb-c.h"
+
+typedef struct relay_chat_template relay_chat_template;
+
+// Syntax errors: INVALID_ARGUMENT with line and column. `source` is copied.
+relay_code relay_chat_template_compile(relay_chat_template **out, const char *source, size_t len,
+                                       relay_err *e) RELAY_NODISCARD;
+void relay_chat_template_destroy(relay_chat_template *t);
+
+// What the tokenizer gives a template; valid UTF-8, NULL where there is none.
+typedef struct relay_chat_tokens {
+    const char *bos_token, *eos_token, *unk_token, *pad_token;
+} relay_chat_tokens;
+
+typedef struct relay_rendered {
+    char *text; // owned; valid UTF-8
+    size_t len;
+    uint8_t *is_template; // owned [len]: 1 where the byte came from the template (or from bos_token and the like), 0
+                          // from the caller
+} relay_rendered;
+
+void relay_rendered_fini(relay_rendered *r);
+
+// Variables: messages, tools, documents, add_generation_prompt, bos_token, eos_token, ..., and the chat's
+// template_args_json. Every text of the chat is checked for UTF-8 and every JSON for syntax and depth; what is wrong is
+// INVALID_ARGUMENT naming the field, such as chat.messages[1].tool_calls[0].arguments_json. raise_exception(text) is
+// INVALID_ARGUMENT with that text.
+relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
+                                      const relay_chat_tokens *tokens, relay_rendered *out,
+                                      relay_err *e) RELAY_NODISCARD;
+
+#endif
