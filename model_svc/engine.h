@@ -14,48 +14,11 @@
 
 #include "common/metrics.h"
 #include "common/status.h"
-#include "model_svc/model.h"
+#include "model_svc/event.h"
+#include "model_svc/model_ops.h"
 #include "model_svc/request.h"
 
 typedef struct relay_engine relay_engine;
-
-// The values are those of the contract's FinishReason.
-typedef enum relay_finish {
-    RELAY_FINISH_NONE = 0,
-    RELAY_FINISH_EOS = 1,
-    RELAY_FINISH_STOP_TOKEN = 2,
-    RELAY_FINISH_MAX_NEW_TOKENS = 4,
-    RELAY_FINISH_CONTEXT_FULL = 5,
-    RELAY_FINISH_TIME_LIMIT = 6,
-    RELAY_FINISH_CANCELLED = 7,
-    RELAY_FINISH_DRAINED = 9,
-} relay_finish;
-
-typedef enum relay_event_kind {
-    RELAY_EVENT_STARTED,  // it has been admitted: its first rows are in this step
-    RELAY_EVENT_TOKEN,    // `sample` is its next token. An EOS or stop id that ends it is reported too.
-    RELAY_EVENT_FINISHED, // last: `finish` says why; the request is the receiver's again
-    RELAY_EVENT_FAILED,   // last: `code` and `message`; the request is the receiver's again
-} relay_event_kind;
-
-typedef struct relay_event {
-    relay_event_kind kind;
-    relay_request *request; // borrowed until FINISHED or FAILED, which give it back
-    uint64_t step;          // of the engine, from 1
-    // STARTED
-    uint32_t cached_tokens; // of the prompt, found in the cache
-    // TOKEN
-    relay_sample_result sample;
-    // FINISHED
-    relay_finish finish;
-    uint32_t stop_token_id; // with EOS and STOP_TOKEN
-    uint32_t output_tokens; // resumed ones included
-    uint32_t preemptions;
-    uint64_t queue_us, prefill_us, decode_us;
-    // FAILED
-    relay_code code; // DEADLINE_EXCEEDED, INTERNAL
-    char message[160];
-} relay_event;
 
 // What GetLoad tells; a consistent snapshot of the end of a step.
 typedef struct relay_engine_load {

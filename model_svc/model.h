@@ -12,25 +12,7 @@
 #include "common/status.h"
 #include "common/vocab.h"
 #include "kernels/kernels.h"
-#include "model_svc/step.h"
-
-// What the engine needs of a model: one step in, its samples out.
-typedef struct relay_model_ops {
-    // Starts a step; it and its memory stay untouched until complete() returns. One step at a time.
-    void (*submit)(void *model, const relay_step *step);
-    // Waits for it: results [n_samples], in the order of the step's samples.
-    void (*complete)(void *model, relay_sample_result *results);
-} relay_model_ops;
-
-// Layers that share window, KV heads, head size and type share one pool and one block table.
-typedef struct relay_kv_group {
-    uint32_t n_layers;
-    uint32_t n_kv_heads;
-    uint32_t head_dim;
-    uint32_t window;      // 0: all positions
-    uint64_t block_bytes; // of RELAY_BLOCK_TOKENS positions of all its layers
-    uint32_t n_blocks;
-} relay_kv_group;
+#include "model_svc/model_ops.h"
 
 typedef struct relay_model_info {
     char name[128];         // general.name, or the file's name

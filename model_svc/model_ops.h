@@ -1,0 +1,27 @@
+// What the engine needs of a model: the shape of its KV cache, and one step in, its samples out. Tests put a scripted
+// model in its place.
+#ifndef RELAY_MODEL_SVC_MODEL_OPS_H
+#define RELAY_MODEL_SVC_MODEL_OPS_H
+
+#include <stdint.h>
+
+#include "model_svc/step.h"
+
+typedef struct relay_model_ops {
+    // Starts a step; it and its memory stay untouched until complete() returns. One step at a time.
+    void (*submit)(void *model, const relay_step *step);
+    // Waits for it: results [n_samples], in the order of the step's samples.
+    void (*complete)(void *model, relay_sample_result *results);
+} relay_model_ops;
+
+// Layers that share window, KV heads, head size and type share one pool and one block table.
+typedef struct relay_kv_group {
+    uint32_t n_layers;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t window;      // 0: all positions
+    uint64_t block_bytes; // of RELAY_BLOCK_TOKENS positions of all its layers
+    uint32_t n_blocks;
+} relay_kv_group;
+
+#endif
