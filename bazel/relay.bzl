@@ -9,6 +9,8 @@ COPTS = [
     "-Wmissing-prototypes",
     "-Wvla",
     "-Wno-unused-parameter",
+    # protobuf-c's INIT macros leave inner braces out.
+    "-Wno-missing-braces",
     # A product and a sum stay two roundings unless the code says fma: results must not depend on the compiler's mood.
     "-ffp-contract=off",
     "-fno-math-errno",
