@@ -11,6 +11,8 @@ COPTS = [
     "-Wno-unused-parameter",
     # protobuf-c's INIT macros leave inner braces out.
     "-Wno-missing-braces",
+    # A log line without fields has the format "".
+    "-Wno-format-zero-length",
     # A product and a sum stay two roundings unless the code says fma: results must not depend on the compiler's mood.
     "-ffp-contract=off",
     "-fno-math-errno",

@@ -1,8 +1,8 @@
 // The vocabulary: what bytes each token id stands for, and the fingerprint that says which vocabulary it is.
 //
-// Canonical over file formats: a GGUF file, and later a tokenizer.json, .tiktoken or tekken file, of one vocabulary give the
-// same table and so the same fingerprint. Both services load it: the text service to turn ids into bytes, the model
-// service to refuse ids of another vocabulary. Immutable after load; any thread.
+// Canonical over file formats: a GGUF file, and later a tokenizer.json, .tiktoken or tekken file, of one vocabulary
+// give the same table and so the same fingerprint. Both services load it: the text service to turn ids into bytes, the
+// model service to refuse ids of another vocabulary. Immutable after load; any thread.
 #ifndef RELAY_COMMON_VOCAB_H
 #define RELAY_COMMON_VOCAB_H
 
@@ -25,7 +25,7 @@ typedef enum relay_token_kind {
 } relay_token_kind;
 
 typedef enum relay_vocab_family {
-    RELAY_VOCAB_BYTE_LEVEL, // GPT-2's byte alphabet: pieces are decoded to raw bytes
+    RELAY_VOCAB_BYTE_LEVEL,    // GPT-2's byte alphabet: pieces are decoded to raw bytes
     RELAY_VOCAB_SENTENCEPIECE, // U+2581 is a space, <0xNN> a byte
 } relay_vocab_family;
 
@@ -37,8 +37,9 @@ typedef struct relay_token {
 
 typedef struct relay_vocab relay_vocab;
 
-// Reads tokenizer.ggml.tokens, token_type, scores where needed, and the special ids (bos, eos, eot, eom, unk, pad). Refuses an
-// unknown tokenizer.ggml.model by name, duplicate pieces, ids out of range.
+// Reads tokenizer.ggml.tokens, token_type and the special ids (bos, eos, eot, eom, unknown, padding); `g` may be closed
+// afterwards. Refuses a tokenizer.ggml.model it does not know by name, a missing or short token_type, duplicate pieces,
+// ids out of range. A token of type "unused", or a user-defined one named "[PAD<its id>]", is PADDING.
 relay_code relay_vocab_load_gguf(relay_vocab **out, const relay_gguf *g, relay_err *e) RELAY_NODISCARD;
 void relay_vocab_destroy(relay_vocab *v);
 

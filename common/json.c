@@ -1,0 +1,114 @@
+#include "common/json.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Members of an object up to this many are compared with each other; more are sorted.
+enum { FEW_KEYS = 16 };
+
+typedef struct parse {
+    const char *copy; // yyjson's copy of it; its strings lie in it where they lay in the text
+    const char *field;
+    relay_err *e;
+} parse;
+
+// yyjson reads nesting of any depth without recursion; the walk over the result below recurses, so depth is checked
+// first, on the text: brackets outside strings. Text that is no JSON may count wrong, and is refused by yyjson in
+// either case.
+static relay_code check_depth(const char *text, size_t len, uint32_t max_depth, const char *field, relay_err *e) {
+    uint32_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > max_depth)
+                return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: byte %zu: more than %u levels of nesting", field, i,
+                                  max_depth);
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return RELAY_OK;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
+    size_t x_len = yyjson_get_len(x), y_len = yyjson_get_len(y);
+    if (x_len != y_len) return x_len < y_len ? -1 : 1;
+    return memcmp(yyjson_get_str(x), yyjson_get_str(y), x_len);
+}
+
+static int compare_keys_by_place(const void *a, const void *b) {
+    yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
+    int order = compare_keys(a, b);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+static relay_code duplicate(const parse *p, yyjson_val *key) {
+    const char *s = yyjson_get_str(key);
+    size_t len = yyjson_get_len(key);
+    return relay_fail(p->e, RELAY_INVALID_ARGUMENT, "%s: byte %zu: duplicate key \"%.*s\"", p->field,
+                      (size_t)(s - p->copy) - 1, len < 64 ? (int)len : 64, s);
+}
+
+static relay_code check_object_keys(const parse *p, yyjson_val *object) {
+    size_t n = yyjson_obj_size(object);
+    if (n < 2) return RELAY_OK;
+    yyjson_val *few[FEW_KEYS];
+    yyjson_val **keys = n <= FEW_KEYS ? few : relay_calloc(n, sizeof *keys);
+    yyjson_obj_iter it = yyjson_obj_iter_with(object);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = yyjson_obj_iter_next(&it);
+    qsort(keys, n, sizeof *keys, compare_keys_by_place);
+    relay_code code = RELAY_OK;
+    for (size_t i = 1; i < n && code == RELAY_OK; i++)
+        if (compare_keys(&keys[i - 1], &keys[i]) == 0) code = duplicate(p, keys[i]);
+    if (keys != few) free(keys);
+    return code;
+}
+
+// Depth is bounded by check_depth.
+static relay_code check_keys(const parse *p, yyjson_val *v) {
+    relay_code code = RELAY_OK;
+    size_t i, n;
+    yyjson_val *key, *child;
+    if (yyjson_is_obj(v)) {
+        code = check_object_keys(p, v);
+        yyjson_obj_foreach(v, i, n, key, child) {
+            if (code == RELAY_OK) code = check_keys(p, child);
+        }
+    } else if (yyjson_is_arr(v)) {
+        yyjson_arr_foreach(v, i, n, child) {
+            if (code == RELAY_OK) code = check_keys(p, child);
+        }
+    }
+    return code;
+}
+
+relay_code relay_json_parse(yyjson_doc **out, const char *text, size_t len, uint32_t max_depth, const char *field,
+                            relay_err *e) {
+    RELAY_ASSERT(max_depth <= RELAY_JSON_MAX_DEPTH);
+    *out = NULL;
+    relay_code code = check_depth(text, len, max_depth, field, e);
+    if (code != RELAY_OK) return code;
+    yyjson_read_err err;
+    // Without the in-situ flag yyjson writes to a copy of its own.
+    yyjson_doc *doc = yyjson_read_opts((char *)text, len, YYJSON_READ_NOFLAG, NULL, &err);
+    if (doc == NULL) return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: byte %zu: %s", field, err.pos, err.msg);
+    parse p = {.copy = doc->str_pool, .field = field, .e = e};
+    code = check_keys(&p, yyjson_doc_get_root(doc));
+    if (code != RELAY_OK) {
+        yyjson_doc_free(doc);
+        doc = NULL;
+    }
+    *out = doc;
+    return code;
+}
