@@ -10,14 +10,13 @@
 
 #include "common/gguf.h"
 #include "common/status.h"
-#include "common/vocab.h"
 #include "kernels/kernels.h"
 #include "model_svc/model_ops.h"
 
 typedef struct relay_model_info {
     char name[128];         // general.name, or the file's name
     char architecture[32];  // "llama", "qwen2"
-    char weight_format[32]; // of most of its bytes: "Q4_1", or the file type's name
+    char weight_format[32]; // general.file_type's name, such as "Q4_K_M"; else the type of most of its bytes
     uint32_t n_layers, n_heads, n_kv_heads, head_dim, width, ffn_width;
     uint32_t vocab_size;      // rows of the output matrix; ids are below it
     uint32_t trained_context; // llama.context_length
@@ -40,10 +39,12 @@ typedef struct relay_model_opts {
     const relay_kernels *kernels; // NULL: the best for this processor
     uint32_t n_threads;           // 0: all that this process may use
     relay_kv_type kv_type;
-    uint64_t kv_bytes;      // memory for KV blocks; 0: 1 GiB, or less where the context needs less
-    uint32_t max_context;   // 0: the trained context
+    uint64_t kv_bytes;      // memory for KV blocks; 0: 1 GiB, or less where max_sequences of max_context need less
+    uint32_t max_context;   // 0: the trained context, or what the memory holds
     uint32_t max_rows;      // token budget of a step
     uint32_t max_sequences; // running at once
+    uint32_t max_samples;   // rows sampled in a step; 0: max_sequences
+    bool weights_as_f32;    // dequantize every matrix to float32 at load: eight times the memory, for comparing
 } relay_model_opts;
 
 typedef struct relay_model relay_model;
@@ -55,8 +56,8 @@ relay_code relay_model_load(relay_model **out, const relay_gguf *g, const char *
 void relay_model_destroy(relay_model *m);
 const relay_model_info *relay_model_get_info(const relay_model *m);
 extern const relay_model_ops relay_model_decoder_ops; // `model` is a relay_model *
-// After complete(): the logits of sample i of the last step, [vocab_size], for tests and scoring; valid until the next
-// submit.
-const float *relay_model_logits(const relay_model *m, uint32_t sample);
+// After complete() and before the next submit: copies the logits of sample i of the step, [vocab_size], for tests and
+// scoring.
+void relay_model_read_logits(const relay_model *m, uint32_t sample, float *out);
 
 #endif

@@ -1,0 +1,272 @@
+// Puts a model together: file -> hyperparameters -> device -> weights -> KV pools -> decoder, and says what came out.
+#include "model_svc/model.h"
+
+#include <gnu/libc-version.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/utf8.h"
+#include "model_svc/build_id.h"
+#include "model_svc/decoder.h"
+#include "model_svc/kv_groups.h"
+#include "model_svc/weights.h"
+
+#define DEFAULT_KV_BYTES (UINT64_C(1) << 30)
+
+struct relay_model {
+    relay_model_info info;
+    relay_hyperparameters shape;
+    relay_device *device;
+    relay_weights *weights;
+    relay_layer_kv *layers; // [n_layers]
+    relay_kv_pool pools[RELAY_MAX_KV_GROUPS];
+    uint32_t n_groups;
+    relay_decoder *decoder;
+};
+
+// ---- Parts
+
+static relay_code create_device(relay_model *m, const relay_kernels *k, const relay_model_opts *o, uint32_t max_samples,
+                                relay_err *e) {
+    const relay_hyperparameters *h = &m->shape;
+    uint32_t max_width = h->width;
+    if (max_width < h->ffn_width) max_width = h->ffn_width;
+    if (max_width < h->n_heads * h->head_dim) max_width = h->n_heads * h->head_dim;
+    relay_device_opts d = {
+        .n_threads = o->n_threads,
+        .max_rows = o->max_rows > max_samples ? o->max_rows : max_samples,
+        .max_width = max_width,
+        .max_context = m->info.max_context,
+        .max_vocab = h->vocab_size,
+        .max_samples = max_samples,
+    };
+    return k->device_create(&m->device, &d, e);
+}
+
+static relay_code assign_groups(relay_model *m, relay_kv_type type, relay_err *e) {
+    m->layers = relay_calloc(m->shape.n_layers, sizeof *m->layers);
+    for (uint32_t i = 0; i < m->shape.n_layers; i++) {
+        m->layers[i] = (relay_layer_kv){.n_kv_heads = m->shape.n_kv_heads, .head_dim = m->shape.head_dim};
+    }
+    return relay_kv_groups_assign(m->layers, m->shape.n_layers, type, m->pools, &m->n_groups, e);
+}
+
+// How many blocks each pool gets, and with that the context that can be served. A position needs a slot in every group,
+// so all groups have the same number of blocks.
+static relay_code size_pools(relay_model *m, const relay_kernels *k, const relay_model_opts *o, relay_err *e) {
+    uint32_t context = o->max_context ? o->max_context : m->shape.context;
+    if (context > m->shape.context) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_context is %u; the model was trained on %u positions",
+                          context, m->shape.context);
+    }
+    uint64_t bytes_of_all = 0; // of one block in every group
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        m->pools[g].block_bytes = k->kv_block_bytes(&m->pools[g]);
+        bytes_of_all += m->pools[g].block_bytes;
+    }
+    uint64_t n = (o->kv_bytes ? o->kv_bytes : DEFAULT_KV_BYTES) / bytes_of_all;
+    if (n == 0) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "kv_bytes is %" PRIu64 "; one block of %d positions takes %" PRIu64, o->kv_bytes,
+                          RELAY_BLOCK_TOKENS, bytes_of_all);
+    }
+    uint64_t useful = (uint64_t)o->max_sequences * ((context + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS);
+    if (o->kv_bytes == 0 && n > useful) n = useful;
+    if (n > UINT32_MAX) n = UINT32_MAX;
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        m->pools[g].n_blocks = (uint32_t)n;
+    }
+    m->info.max_context = n * RELAY_BLOCK_TOKENS < context ? (uint32_t)n * RELAY_BLOCK_TOKENS : context;
+    return RELAY_OK;
+}
+
+static void create_pools(relay_model *m) {
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        relay_kv_pool *p = &m->pools[g];
+        p->d_data = m->device->k->alloc(m->device, p->block_bytes * p->n_blocks);
+    }
+}
+
+static void create_decoder(relay_model *m, const relay_model_opts *o, uint32_t max_samples) {
+    m->decoder = relay_decoder_create(&(relay_decoder_opts){
+        .device = m->device,
+        .shape = &m->shape,
+        .weights = m->weights,
+        .layers = m->layers,
+        .pools = m->pools,
+        .n_groups = m->n_groups,
+        .max_rows = o->max_rows,
+        .max_samples = max_samples,
+        .max_context = m->info.max_context,
+    });
+}
+
+// ---- What it says of itself
+
+// Copies text as much as fits, cut at a character; invalid bytes become '?'.
+static void copy_text(char *out, size_t cap, const char *s, size_t len) {
+    if (len >= cap) {
+        len = cap - 1;
+        len -= relay_utf8_incomplete_suffix(s, len);
+    }
+    memcpy(out, s, len);
+    out[len] = '\0';
+    relay_utf8_repair(out, len);
+}
+
+// general.file_type's names (llama.cpp's llama_ftype) of the mixtures that Relay reads; NULL for others.
+static const char *file_type_name(uint64_t type) {
+    static const char *const names[] = {
+        [0] = "F32",  [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",  [7] = "Q8_0",
+        [8] = "Q5_0", [14] = "Q4_K_S", [15] = "Q4_K_M", [18] = "Q6_K", [32] = "BF16",
+    };
+    return type < sizeof names / sizeof names[0] ? names[type] : NULL;
+}
+
+static relay_code read_default(const relay_gguf *g, const char *key, double min, double max, bool *has, float *value,
+                               relay_err *e) {
+    double v = 0;
+    relay_code code = relay_gguf_f64(g, key, min, max, &v, has, e);
+    *value = (float)v;
+    return code;
+}
+
+static relay_code read_sampling_defaults(relay_model_info *i, const relay_gguf *g, relay_err *e) {
+    uint64_t top_k = 0;
+    relay_code code = read_default(g, "general.sampling.temp", 0, 2, &i->has_temperature, &i->temperature, e);
+    if (code == RELAY_OK) code = read_default(g, "general.sampling.top_p", 1e-6, 1, &i->has_top_p, &i->top_p, e);
+    if (code == RELAY_OK) code = read_default(g, "general.sampling.min_p", 0, 1, &i->has_min_p, &i->min_p, e);
+    if (code == RELAY_OK) {
+        code = read_default(g, "general.sampling.penalty_repeat", 1e-6, 2, &i->has_repetition_penalty,
+                            &i->repetition_penalty, e);
+    }
+    if (code == RELAY_OK) code = relay_gguf_u64(g, "general.sampling.top_k", 0, UINT32_MAX, &top_k, &i->has_top_k, e);
+    i->top_k = (uint32_t)top_k;
+    return code;
+}
+
+static relay_code describe_file(relay_model *m, const relay_gguf *g, const char *file_name, relay_err *e) {
+    const char *slash = strrchr(file_name, '/');
+    const char *name = slash ? slash + 1 : file_name;
+    size_t len = strlen(name);
+    relay_code code = relay_gguf_string(g, "general.name", &name, &len, NULL, e);
+    if (code != RELAY_OK) return code;
+    copy_text(m->info.name, sizeof m->info.name, name, len);
+
+    uint64_t type = UINT64_MAX;
+    code = relay_gguf_u64(g, "general.file_type", 0, UINT32_MAX, &type, NULL, e);
+    if (code != RELAY_OK) return code;
+    const char *format = file_type_name(type);
+    if (!format) format = relay_ggml_type_name(m->weights->main_type);
+    copy_text(m->info.weight_format, sizeof m->info.weight_format, format, strlen(format));
+    return read_sampling_defaults(&m->info, g, e);
+}
+
+// The C library is part of it: its exp and cos may round differently from one release to the next.
+static void make_numerics_id(relay_model *m, const relay_model_opts *o) {
+    char build[17];
+    relay_build_id(build, sizeof build);
+    snprintf(m->info.numerics_id, sizeof m->info.numerics_id, "build=%s libc=%s kernels=%s kv=%s%s", build,
+             gnu_get_libc_version(), m->device->k->name, o->kv_type == RELAY_KV_F16 ? "f16" : "f32",
+             o->weights_as_f32 ? " weights=f32" : "");
+}
+
+static void describe_model(relay_model *m, const relay_model_opts *o) {
+    const relay_hyperparameters *h = &m->shape;
+    relay_model_info *i = &m->info;
+    copy_text(i->architecture, sizeof i->architecture, h->architecture, strlen(h->architecture));
+    i->n_layers = h->n_layers;
+    i->n_heads = h->n_heads;
+    i->n_kv_heads = h->n_kv_heads;
+    i->head_dim = h->head_dim;
+    i->width = h->width;
+    i->ffn_width = h->ffn_width;
+    i->vocab_size = h->vocab_size;
+    i->trained_context = h->context;
+    i->kv_type = o->kv_type;
+    i->n_groups = m->n_groups;
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        const relay_kv_pool *p = &m->pools[g];
+        i->groups[g] = (relay_kv_group){
+            .n_layers = p->n_layers,
+            .n_kv_heads = p->n_kv_heads,
+            .head_dim = p->head_dim,
+            .window = p->window,
+            .block_bytes = p->block_bytes,
+            .n_blocks = p->n_blocks,
+        };
+        i->kv_bytes += p->block_bytes * p->n_blocks;
+    }
+    i->weight_bytes = m->weights->bytes;
+    memcpy(i->weights_fingerprint, m->weights->fingerprint, sizeof i->weights_fingerprint);
+    make_numerics_id(m, o);
+}
+
+// ---- The model
+
+static relay_code load(relay_model *m, const relay_gguf *g, const char *file_name, const relay_model_opts *o,
+                       relay_err *e) {
+    if (o->max_rows == 0) return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_rows is 0; it must be at least 1");
+    if (o->max_sequences == 0)
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_sequences is 0; it must be at least 1");
+    uint32_t max_samples = o->max_samples ? o->max_samples : o->max_sequences;
+    relay_code code = relay_hyperparameters_read(&m->shape, g, e);
+    if (code == RELAY_OK) code = assign_groups(m, o->kv_type, e);
+    if (code != RELAY_OK) return code;
+    const relay_kernels *k = o->kernels;
+    if (!k) code = relay_kernels_choose(&k, NULL, e);
+    if (code == RELAY_OK) code = size_pools(m, k, o, e);
+    if (code == RELAY_OK) code = create_device(m, k, o, max_samples, e);
+    if (code == RELAY_OK) code = relay_weights_load(&m->weights, m->device, g, &m->shape, o->weights_as_f32, e);
+    if (code == RELAY_OK) code = describe_file(m, g, file_name, e);
+    if (code != RELAY_OK) return code;
+    create_pools(m);
+    create_decoder(m, o, max_samples);
+    describe_model(m, o);
+    return RELAY_OK;
+}
+
+relay_code relay_model_load(relay_model **out, const relay_gguf *g, const char *file_name, const relay_model_opts *opts,
+                            relay_err *e) {
+    relay_model *m = relay_calloc(1, sizeof *m);
+    relay_code code = load(m, g, file_name, opts, e);
+    if (code != RELAY_OK) {
+        relay_model_destroy(m);
+        m = NULL;
+    }
+    *out = m;
+    return code;
+}
+
+void relay_model_destroy(relay_model *m) {
+    if (m == NULL) return;
+    relay_decoder_destroy(m->decoder);
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        relay_kv_pool *p = &m->pools[g];
+        if (p->d_data) m->device->k->free(m->device, p->d_data, p->block_bytes * p->n_blocks);
+    }
+    relay_weights_destroy(m->weights);
+    if (m->device) m->device->k->device_destroy(m->device);
+    free(m->layers);
+    free(m);
+}
+
+const relay_model_info *relay_model_get_info(const relay_model *m) {
+    return &m->info;
+}
+
+void relay_model_read_logits(const relay_model *m, uint32_t sample, float *out) {
+    relay_decoder_read_logits(m->decoder, sample, out);
+}
+
+static void submit(void *model, const relay_step *step) {
+    relay_decoder_submit(((relay_model *)model)->decoder, step);
+}
+
+static void complete(void *model, relay_sample_result *results) {
+    relay_decoder_complete(((relay_model *)model)->decoder, results);
+}
+
+const relay_model_ops relay_model_decoder_ops = {.submit = submit, .complete = complete};
