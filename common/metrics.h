@@ -21,16 +21,20 @@ void relay_metrics_destroy(relay_metrics *m);
 // give the same metric; the same name with another kind is a programmer error.
 relay_counter *relay_metrics_counter(relay_metrics *m, const char *name, const char *help, const char *labels);
 relay_gauge *relay_metrics_gauge(relay_metrics *m, const char *name, const char *help, const char *labels);
+// A gauge whose type is counter: for what only grows and is counted elsewhere, such as CPU seconds.
+relay_gauge *relay_metrics_float_counter(relay_metrics *m, const char *name, const char *help, const char *labels);
 // Upper bounds in ascending order, copied; +Inf is added.
 relay_histogram *relay_metrics_histogram(relay_metrics *m, const char *name, const char *help, const char *labels,
                                          const double *bounds, uint32_t n_bounds);
-// Called at each scrape, on the scraping thread, before the text is written: for values kept elsewhere.
+// Called at each scrape, on the scraping thread, before the text is written: for values kept elsewhere. Scrapes are one
+// at a time; the function may make and set metrics, and must not scrape.
 void relay_metrics_on_scrape(relay_metrics *m, void (*fn)(void *arg), void *arg);
 
 void relay_counter_add(relay_counter *c, uint64_t n);
 uint64_t relay_counter_value(const relay_counter *c);
 void relay_gauge_set(relay_gauge *g, double value);
 double relay_gauge_value(const relay_gauge *g);
+// NaN is not counted.
 void relay_histogram_observe(relay_histogram *h, double value);
 
 // The bounds used for latencies, in seconds: 1 ms to 60 s.
