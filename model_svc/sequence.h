@@ -1,0 +1,93 @@
+// One request on its way through the engine: what is known of it, what is computed of it, and where its KV lies.
+//
+// A sequence has n_tokens ids, of which the KV of the first n_computed is in the cache. There are no phases: whatever
+// is not computed is pending, be it a prompt, a resumed answer, what a preemption took, or the one id drawn last; and
+// the step that computes the last pending one draws the next.
+//
+// The ids are those of the request, which stays as it is, followed by those drawn here. Memory that grows with a
+// sequence lies in a lane; there are as many lanes as sequences may run. A sequence gets one when it is first admitted
+// and keeps it to its end, through preemptions too, because what it has drawn is not drawn again. While it waits for
+// the first time it is this struct alone.
+#ifndef RELAY_MODEL_SVC_SEQUENCE_H
+#define RELAY_MODEL_SVC_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model_svc/event.h"
+#include "model_svc/request.h"
+#include "model_svc/step.h"
+#include "model_svc/token_counts.h"
+
+typedef struct relay_lane {
+    struct relay_lane *next;               // among free lanes
+    uint32_t *output;                      // [max_tokens] ids drawn here
+    uint32_t *tables[RELAY_MAX_KV_GROUPS]; // [max_tokens / 16, rounded up] block ids of each KV group, append-only
+    relay_token_counts counts;             // kept where a penalty is on
+} relay_lane;
+
+void relay_lane_init(relay_lane *l, uint32_t max_tokens, uint32_t n_groups);
+void relay_lane_fini(relay_lane *l);
+
+typedef enum relay_sequence_state {
+    RELAY_SEQUENCE_NONE,    // this place is free
+    RELAY_SEQUENCE_WAITING, // for its first step, or after a preemption for the next one; holds no blocks
+    RELAY_SEQUENCE_RUNNING, // holds the blocks of what is computed
+} relay_sequence_state;
+
+typedef struct relay_sequence {
+    struct relay_sequence *prev, *next; // in the scheduler's list of its state
+    uint32_t id;                        // its place among the scheduler's sequences
+    relay_sequence_state state;
+    relay_request *request; // borrowed to the last event
+    relay_lane *lane;       // NULL before it was first admitted
+    uint64_t arrival;       // order of arrival
+    uint32_t n_tokens;      // ids it has
+    uint32_t n_computed;    // of these in the cache
+    uint32_t n_blocks;      // held, in each KV group
+    uint32_t n_scheduled;   // rows in the step that is being made or computed
+    uint32_t credit;        // ids that may be drawn here in all
+    uint32_t n_preemptions;
+    relay_mono_us admitted_at;    // first; RELAY_NEVER_US before
+    relay_mono_us first_token_at; // RELAY_NEVER_US before
+    relay_mono_us last_token_at;  // of the one drawn last; RELAY_NEVER_US before
+} relay_sequence;
+
+// Starts over with `r`; keeps id and links.
+void relay_sequence_begin(relay_sequence *s, relay_request *r, uint64_t arrival);
+// Gives it its lane, which must be clean.
+void relay_sequence_enter(relay_sequence *s, relay_lane *lane, relay_mono_us now);
+// Takes the lane back, clean; NULL if it has none.
+relay_lane *relay_sequence_leave(relay_sequence *s);
+
+// i < n_tokens
+static inline uint32_t relay_sequence_token(const relay_sequence *s, uint32_t i) {
+    return i < s->request->n_tokens ? s->request->token_ids[i] : s->lane->output[i - s->request->n_tokens];
+}
+static inline uint32_t relay_sequence_pending(const relay_sequence *s) {
+    return s->n_tokens - s->n_computed;
+}
+// Ids of the answer so far, resumed ones included.
+static inline uint32_t relay_sequence_output(const relay_sequence *s) {
+    return s->n_tokens - s->request->n_prompt;
+}
+// Ids drawn here.
+static inline uint32_t relay_sequence_drawn(const relay_sequence *s) {
+    return s->n_tokens - s->request->n_tokens;
+}
+// Out of credit: it gets no rows until there is more.
+static inline bool relay_sequence_is_paused(const relay_sequence *s) {
+    return s->credit != RELAY_UNLIMITED_CREDIT && relay_sequence_drawn(s) >= s->credit;
+}
+void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
+void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
+
+// Whether the answer ends with its last id, where it has one: end of answer, stop id, max_new_tokens, context (in this
+// order; the first that holds is the reason). *stop_token_id is set for the first two.
+relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_tokens, uint32_t *stop_token_id);
+
+// Appends what the draw of the next id needs to the step: parameters, counts, masked ids. `row` is the step's row that
+// is sampled.
+void relay_sequence_put_sample(const relay_sequence *s, relay_step *step, uint32_t row);
+
+#endif
