@@ -1,0 +1,49 @@
+// A scripted model: the next id is a hash of every id before it, its position and the seed, so that a wrong row,
+// position, block or table changes what comes out.
+//
+// It has a KV cache of its own, in which each slot keeps what was written there: an id, its position, and the hash of
+// all ids up to it. Every row must find its predecessor through the block table, and every sampled row its whole
+// history, in every KV group. What does not agree is kept as `error`.
+#ifndef RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
+#define RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "model_svc/model_ops.h"
+
+enum {
+    FAKE_VOCAB = 1000,
+    // An id whose presence in the history makes the logits not finite.
+    FAKE_POISON = 999,
+};
+
+typedef struct fake_slot {
+    uint32_t token_id, position;
+    uint64_t hash;
+} fake_slot;
+
+typedef struct fake_model {
+    uint32_t n_groups;
+    uint32_t n_blocks[RELAY_MAX_KV_GROUPS];
+    fake_slot *slots[RELAY_MAX_KV_GROUPS];
+    const relay_step *step;
+    uint32_t seen[FAKE_VOCAB]; // scratch
+    uint64_t n_rows;           // computed since create
+    uint32_t max_rows;         // of one step since create
+    // Called in complete(), before results are written; for tests that hold or slow a step.
+    void (*on_step)(void *arg, const relay_step *step);
+    void *on_step_arg;
+    const char *error; // the first thing that did not agree
+} fake_model;
+
+void fake_model_init(fake_model *m, uint32_t n_groups, const uint32_t *n_blocks);
+void fake_model_fini(fake_model *m);
+extern const relay_model_ops fake_model_ops;
+
+// What the model says after `ids` [n]: the id at position n. `masked` is not drawn.
+uint32_t fake_next(const uint32_t *ids, uint32_t n, uint64_t seed, const uint32_t *masked, uint32_t n_masked);
+// Ids from [n] to [n + n_more) of the sequence that begins with `ids` [n], which has room for them.
+void fake_continue(uint32_t *ids, uint32_t n, uint32_t n_more, uint64_t seed);
+
+#endif

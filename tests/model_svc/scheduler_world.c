@@ -1,0 +1,148 @@
+#include "tests/model_svc/scheduler_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/status.h"
+
+static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) {
+    world *w = arg;
+    world_request *r = ev->request->owner;
+    w->n_events++;
+    assert_ptr_equal(ev->request, &r->request);
+    assert_true(r->is_live);
+    assert_int_equal(q->id, r->id);
+    switch (ev->kind) {
+    case RELAY_EVENT_STARTED:
+        assert_false(r->is_started);
+        r->is_started = true;
+        r->started_in = ev->step;
+        break;
+    case RELAY_EVENT_TOKEN:
+        assert_true(r->is_started);
+        assert_true(r->request.n_tokens - r->request.n_prompt + r->n_drawn < r->request.max_new_tokens);
+        if (r->n_drawn == 0) r->first_token_in = ev->step;
+        r->drawn[r->n_drawn++] = ev->sample.token_id;
+        break;
+    case RELAY_EVENT_FINISHED:
+        assert_int_equal(ev->output_tokens, r->request.n_tokens - r->request.n_prompt + r->n_drawn);
+        // fallthrough
+    case RELAY_EVENT_FAILED:
+        r->is_live = false;
+        r->ended_in = ev->step;
+        r->last = *ev;
+        w->n_live--;
+        break;
+    }
+}
+
+void world_init(world *w, const relay_scheduler_opts *opts) {
+    *w = (world){.opts = *opts};
+    w->opts.emit = on_event;
+    w->opts.emit_arg = w;
+    w->scheduler = relay_scheduler_create(&w->opts);
+    relay_step_limits limits = relay_scheduler_step_limits(w->scheduler);
+    w->step = relay_step_create(&limits);
+    w->results = relay_calloc(limits.max_samples, sizeof w->results[0]);
+    fake_model_init(&w->model, opts->n_groups, opts->n_blocks);
+}
+
+void world_fini(world *w) {
+    relay_scheduler_destroy(w->scheduler);
+    relay_step_destroy(w->step);
+    free(w->results);
+    fake_model_fini(&w->model);
+}
+
+world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed) {
+    world_request *r = relay_calloc(1, sizeof *r);
+    r->ids = relay_calloc(n_prompt, sizeof r->ids[0]);
+    r->drawn = relay_calloc(max_new_tokens, sizeof r->drawn[0]);
+    r->last.kind = RELAY_EVENT_TOKEN;
+    fake_continue(r->ids, 0, n_prompt, seed);
+    r->request = (relay_request){
+        .owner = r,
+        .token_ids = r->ids,
+        .n_prompt = n_prompt,
+        .n_tokens = n_prompt,
+        .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
+        .max_new_tokens = max_new_tokens,
+        .deadline = RELAY_NEVER_US,
+        .time_limit_at = RELAY_NEVER_US,
+        .initial_credit = RELAY_UNLIMITED_CREDIT,
+    };
+    return r;
+}
+
+void world_request_destroy(world_request *r) {
+    free(r->ids);
+    free(r->drawn);
+    free(r);
+}
+
+void world_add(world *w, world_request *r, uint32_t id) {
+    relay_err e;
+    assert_int_equal(relay_scheduler_check_request(w->scheduler, &r->request, &e), RELAY_OK);
+    relay_scheduler_state state;
+    relay_scheduler_get_state(w->scheduler, &state);
+    r->id = id;
+    r->is_live = true;
+    r->added_after = state.step;
+    r->request.received_at = w->now;
+    w->n_live++;
+    relay_scheduler_add(w->scheduler, id, &r->request, w->arrivals++, w->now);
+}
+
+static void check(world *w) {
+    const char *why = relay_scheduler_check(w->scheduler);
+    if (why != NULL) fail_msg("%s", why);
+    if (w->model.error != NULL) fail_msg("%s", w->model.error);
+    relay_scheduler_state state;
+    relay_scheduler_get_state(w->scheduler, &state);
+    assert_int_equal(state.n_waiting + state.n_running, w->n_live);
+    uint64_t unused = (uint64_t)state.used_blocks * RELAY_BLOCK_TOKENS - state.used_slots;
+    assert_true(unused <= (uint64_t)(RELAY_BLOCK_TOKENS - 1) * state.n_running * w->opts.n_groups);
+    if (state.used_blocks > w->most_used_blocks) w->most_used_blocks = state.used_blocks;
+    // Memory is touched no further than was needed at once.
+    assert_true(state.touched_blocks <= state.total_blocks);
+}
+
+bool world_step(world *w) {
+    w->now += 1000;
+    relay_scheduler_expire(w->scheduler, w->now);
+    bool has_rows = relay_scheduler_fill(w->scheduler, w->step, w->now);
+    if (has_rows) {
+        assert_true(w->step->n_rows <= w->opts.token_budget);
+        fake_model_ops.submit(&w->model, w->step);
+        fake_model_ops.complete(&w->model, w->results);
+        relay_scheduler_take(w->scheduler, w->step, w->results, w->now);
+    }
+    check(w);
+    return has_rows;
+}
+
+void world_run(world *w, uint32_t max_steps) {
+    for (uint32_t i = 0; i < max_steps && w->n_live > 0; i++)
+        assert_true(world_step(w));
+    assert_int_equal(w->n_live, 0);
+}
+
+void world_expect_own_ids(const world_request *r) {
+    uint32_t n = r->request.n_tokens + r->n_drawn;
+    uint32_t *ids = relay_calloc(n, sizeof ids[0]);
+    memcpy(ids, r->ids, r->request.n_tokens * sizeof ids[0]);
+    fake_continue(ids, r->request.n_tokens, r->n_drawn, r->request.sampling.seed);
+    assert_memory_equal(ids + r->request.n_tokens, r->drawn, r->n_drawn * sizeof ids[0]);
+    free(ids);
+}
+
+void world_expect_finish(const world_request *r, relay_finish why) {
+    assert_false(r->is_live);
+    assert_int_equal(r->last.kind, RELAY_EVENT_FINISHED);
+    assert_int_equal(r->last.finish, why);
+}
