@@ -20,7 +20,7 @@
 
 typedef struct relay_engine relay_engine;
 
-// What GetLoad tells; a consistent snapshot of the end of a step.
+// What GetLoad tells; a consistent snapshot of the end of a step. What was submitted since is not in it yet.
 typedef struct relay_engine_load {
     uint64_t step;
     uint32_t running, waiting;
@@ -42,9 +42,10 @@ typedef struct relay_engine_opts {
     uint32_t token_budget;        // rows of a step; at least max_running
     uint32_t prompt_chunk;        // most prompt rows of one sequence in a step; 0: what the budget leaves
     uint32_t max_queued_requests; // waiting; past either bound submit says RESOURCE_EXHAUSTED
-    uint64_t max_queued_tokens;
-    // Called on the publisher thread with everything that happened since the last call, oldest first, events of a step
-    // adjacent.
+    uint64_t max_queued_tokens;   // neither bound may be 0
+    // Called on the publisher thread with what happened since the last call, oldest first; the events of one step are
+    // adjacent, and may come in two calls. It must not wait for anybody: while it does not return, the engine holds its
+    // next step once the events' ring is full.
     void (*publish)(void *arg, const relay_event *events, uint32_t n_events);
     void *publish_arg;
     relay_metrics *metrics; // may be NULL

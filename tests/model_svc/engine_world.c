@@ -1,0 +1,163 @@
+#include "tests/model_svc/engine_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/status.h"
+
+enum { PATIENCE_SECONDS = 20 };
+
+static void note(engine_world *w, bool holds, const char *what) {
+    if (!holds && w->error == NULL) w->error = what;
+}
+
+static void take_event(engine_world *w, const relay_event *ev) {
+    engine_request *r = ev->request->owner;
+    note(w, ev->step >= w->last_step, "events of an earlier step came after those of a later one");
+    w->last_step = ev->step;
+    note(w, !r->is_ended, "an event came after the last one");
+    switch (ev->kind) {
+    case RELAY_EVENT_STARTED:
+        note(w, !r->is_started && r->n_drawn == 0, "a start came twice or after a token");
+        r->is_started = true;
+        break;
+    case RELAY_EVENT_TOKEN:
+        note(w, r->is_started, "a token came before the start");
+        if (r->n_drawn == 0) r->first_token_in = ev->step;
+        r->drawn[r->n_drawn++] = ev->sample.token_id;
+        break;
+    case RELAY_EVENT_FINISHED:
+    case RELAY_EVENT_FAILED:
+        r->is_ended = true;
+        r->ended_in = ev->step;
+        r->last = *ev;
+        w->n_ended++;
+        break;
+    }
+}
+
+static void on_publish(void *arg, const relay_event *events, uint32_t n) {
+    engine_world *w = arg;
+    pthread_mutex_lock(&w->mutex);
+    while (w->holds_publisher)
+        pthread_cond_wait(&w->changed, &w->mutex);
+    for (uint32_t i = 0; i < n; i++)
+        take_event(w, &events[i]);
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void engine_world_init(engine_world *w, const relay_engine_opts *opts) {
+    *w = (engine_world){.opts = *opts};
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    uint32_t n_blocks[RELAY_MAX_KV_GROUPS];
+    for (uint32_t g = 0; g < opts->n_groups; g++)
+        n_blocks[g] = opts->groups[g].n_blocks;
+    fake_model_init(&w->model, opts->n_groups, n_blocks);
+    w->opts.model_ops = &fake_model_ops;
+    w->opts.model = &w->model;
+    w->opts.publish = on_publish;
+    w->opts.publish_arg = w;
+    relay_err e;
+    if (relay_engine_create(&w->engine, &w->opts, &e) != RELAY_OK) fail_msg("%s", e.message);
+}
+
+void engine_world_fini(engine_world *w) {
+    relay_engine_destroy(w->engine);
+    if (w->error != NULL) fail_msg("%s", w->error);
+    if (w->model.error != NULL) fail_msg("%s", w->model.error);
+    fake_model_fini(&w->model);
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->changed);
+}
+
+engine_request *engine_request_create(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed) {
+    engine_request *r = relay_calloc(1, sizeof *r);
+    r->world = w;
+    r->ids = relay_calloc(n_prompt, sizeof r->ids[0]);
+    r->drawn = relay_calloc(max_new_tokens, sizeof r->drawn[0]);
+    fake_continue(r->ids, 0, n_prompt, seed);
+    r->request = (relay_request){
+        .owner = r,
+        .token_ids = r->ids,
+        .n_prompt = n_prompt,
+        .n_tokens = n_prompt,
+        .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
+        .max_new_tokens = max_new_tokens,
+        .deadline = RELAY_NEVER_US,
+        .time_limit_at = RELAY_NEVER_US,
+        .initial_credit = RELAY_UNLIMITED_CREDIT,
+        .received_at = relay_mono_now(),
+    };
+    return r;
+}
+
+void engine_request_destroy(engine_request *r) {
+    free(r->ids);
+    free(r->drawn);
+    free(r);
+}
+
+relay_code engine_request_submit(engine_request *r, relay_err *e) {
+    return relay_engine_submit(r->world->engine, &r->request, &r->key, e);
+}
+
+// With the mutex: waits for a change; false when patience is at its end.
+static bool wait_for_change(engine_world *w, const struct timespec *until) {
+    return pthread_cond_timedwait(&w->changed, &w->mutex, until) == 0;
+}
+
+static struct timespec patience(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += PATIENCE_SECONDS;
+    return t;
+}
+
+void engine_wait_for_tokens(engine_request *r, uint32_t n) {
+    struct timespec until = patience();
+    pthread_mutex_lock(&r->world->mutex);
+    while (r->n_drawn < n && !r->is_ended && wait_for_change(r->world, &until)) {
+    }
+    bool has = r->n_drawn >= n;
+    pthread_mutex_unlock(&r->world->mutex);
+    if (!has) fail_msg("%u tokens did not come", n);
+}
+
+void engine_wait_for_end(engine_request *r) {
+    struct timespec until = patience();
+    pthread_mutex_lock(&r->world->mutex);
+    while (!r->is_ended && wait_for_change(r->world, &until)) {
+    }
+    bool has = r->is_ended;
+    pthread_mutex_unlock(&r->world->mutex);
+    if (!has) fail_msg("a request did not end");
+}
+
+void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *load)) {
+    relay_engine_load load;
+    for (relay_mono_us end = relay_mono_now() + PATIENCE_SECONDS * 1000000; relay_mono_now() < end;) {
+        relay_engine_get_load(w->engine, &load);
+        if (holds(&load)) return;
+        usleep(200);
+    }
+    fail_msg("the load did not come to what was waited for");
+}
+
+void engine_expect_own_ids(const engine_request *r) {
+    uint32_t n = r->request.n_tokens + r->n_drawn;
+    uint32_t *ids = relay_calloc(n, sizeof ids[0]);
+    memcpy(ids, r->ids, r->request.n_tokens * sizeof ids[0]);
+    fake_continue(ids, r->request.n_tokens, r->n_drawn, r->request.sampling.seed);
+    assert_memory_equal(ids + r->request.n_tokens, r->drawn, r->n_drawn * sizeof ids[0]);
+    free(ids);
+}
