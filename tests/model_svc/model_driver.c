@@ -37,6 +37,7 @@ static void add_sequence(relay_step *step, const driven_sequence *s, uint32_t n_
         relay_step_token_ids(step)[r] = s->ids[p];
         relay_step_positions(step)[r] = p;
         relay_step_row_sequence(step)[r] = index;
+        if (!s->on_logits && p + 1 < end) continue;
         relay_step_sample_rows(step)[step->n_samples] = r;
         relay_step_sample_params(step)[step->n_samples++] = (relay_sample_params){
             .top_p = 1,
@@ -58,11 +59,12 @@ void model_driver_step(model_driver *d, driven_sequence *sequences, const uint32
     uint32_t sample = 0;
     for (uint32_t i = 0; i < n_sequences; i++) {
         driven_sequence *s = &sequences[i];
-        for (uint32_t r = 0; r < rows[i]; r++, s->n_done++, sample++) {
-            if (!s->on_logits) continue;
-            relay_model_read_logits(d->model, sample, d->logits);
-            s->on_logits(s->arg, s->n_done, d->logits, vocab_size);
+        for (uint32_t r = 0; s->on_logits && r < rows[i]; r++) {
+            relay_model_read_logits(d->model, sample++, d->logits);
+            s->on_logits(s->arg, s->n_done + r, d->logits, vocab_size);
         }
+        if (!s->on_logits && rows[i]) sample++;
+        s->n_done += rows[i];
     }
 }
 

@@ -19,7 +19,8 @@ typedef struct driven_sequence {
     uint32_t n_ids;
     uint32_t n_done;        // how many of them the cache holds
     const uint32_t *blocks; // block of positions [16 i, 16 i + 16), for all of n_ids
-    // Called for every row that a step has computed, in the order of positions.
+    // Called for every row that a step has computed, in the order of positions. Without it only the last of the
+    // sequence's rows in a step is sampled.
     void (*on_logits)(void *arg, uint32_t position, const float *logits, uint32_t vocab_size);
     void *arg;
 } driven_sequence;
@@ -28,7 +29,7 @@ typedef struct driven_sequence {
 void model_driver_init(model_driver *d, relay_model *m, uint32_t max_rows, uint32_t max_sequences);
 void model_driver_fini(model_driver *d);
 
-// One step: the next rows[i] ids of sequence i (0: it is not in this step), each row greedily sampled.
+// One step: the next rows[i] ids of sequence i (0: it is not in this step), sampled greedily.
 void model_driver_step(model_driver *d, driven_sequence *sequences, const uint32_t *rows, uint32_t n_sequences);
 // The whole of one sequence, `chunk` rows a step.
 void model_driver_run(model_driver *d, driven_sequence *s, uint32_t chunk);

@@ -1,0 +1,95 @@
+// Relay's side of decode_bench: runs the model alone, without service or engine.
+//
+//   relay_decode MODEL THREADS
+//
+// Reads commands, one a line, and answers each with one number:
+//   prompt N   a fresh sequence of N ids in one step            tokens a second
+//   decode N   N more ids, one a step, greedily                 tokens a second
+//   memory     resident bytes
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "tests/model_svc/model_driver.h"
+
+enum { MAX_ROWS = 512, MAX_CONTEXT = 4096 };
+
+static uint32_t ids[MAX_CONTEXT], blocks[MAX_CONTEXT / RELAY_BLOCK_TOKENS];
+
+static double rate(uint32_t n, relay_mono_us began) {
+    return n * 1e6 / (double)(relay_mono_now() - began);
+}
+
+static double run_prompt(model_driver *d, driven_sequence *s, uint32_t n) {
+    RELAY_ASSERT(n <= MAX_ROWS);
+    uint32_t vocab_size = relay_model_get_info(d->model)->vocab_size;
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = i * 7919 % vocab_size;
+    }
+    *s = (driven_sequence){.ids = ids, .n_ids = MAX_CONTEXT, .blocks = blocks};
+    relay_mono_us began = relay_mono_now();
+    model_driver_step(d, s, &n, 1);
+    return rate(n, began);
+}
+
+static double run_decode(model_driver *d, driven_sequence *s, uint32_t n) {
+    RELAY_ASSERT(s->n_done > 0 && s->n_done + n <= MAX_CONTEXT);
+    relay_mono_us began = relay_mono_now();
+    for (uint32_t i = 0; i < n; i++) {
+        ids[s->n_done] = d->results[0].token_id;
+        model_driver_step(d, s, &(uint32_t){1}, 1);
+    }
+    return rate(n, began);
+}
+
+static double resident_bytes(void) {
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    RELAY_ASSERT(f && fscanf(f, "%*u %lu", &pages) == 1);
+    fclose(f);
+    return (double)pages * 4096;
+}
+
+int main(int argc, char **argv) {
+    relay_err e = {0};
+    relay_gguf *g;
+    relay_model *m;
+    if (argc != 3) return 2;
+    relay_model_opts opts = {
+        .n_threads = (uint32_t)atoi(argv[2]),
+        .kv_type = RELAY_KV_F16,
+        .max_context = MAX_CONTEXT,
+        .max_rows = MAX_ROWS,
+        .max_sequences = 1,
+    };
+    relay_code code = relay_gguf_open(&g, argv[1], &e);
+    if (code == RELAY_OK) {
+        code = relay_model_load(&m, g, argv[1], &opts, &e);
+        relay_gguf_close(g);
+    }
+    if (code != RELAY_OK) {
+        fprintf(stderr, "relay_decode: %s\n", e.message);
+        return 1;
+    }
+    for (uint32_t i = 0; i < MAX_CONTEXT / RELAY_BLOCK_TOKENS; i++) {
+        blocks[i] = i;
+    }
+    model_driver d;
+    model_driver_init(&d, m, MAX_ROWS, 1);
+    driven_sequence s = {0};
+    char command[16];
+    while (scanf("%15s", command) == 1) {
+        unsigned n = 0;
+        double answer = 0;
+        if (strcmp(command, "memory") != 0 && scanf("%u", &n) != 1) break;
+        if (strcmp(command, "prompt") == 0) answer = run_prompt(&d, &s, n);
+        if (strcmp(command, "decode") == 0) answer = run_decode(&d, &s, n);
+        if (strcmp(command, "memory") == 0) answer = resident_bytes();
+        printf("%.3f\n", answer);
+        fflush(stdout);
+    }
+    model_driver_fini(&d);
+    relay_model_destroy(m);
+    return 0;
+}
