@@ -5,11 +5,16 @@
 // Everything a callback starts elsewhere may answer later and from any thread through relay_rpc_call_send and _finish.
 //
 //   on_start, on_message (once for a request that is no stream), on_half_close, then at most one of: the handler calls
-//   _finish, or on_cancel (client cancelled, its connection is gone, the deadline passed, or the drain time ran out);
-//   on_destroy last, when nothing of the call is in flight and every reference is gone.
+//   _finish, or on_cancel (client cancelled, its connection is gone, the deadline passed, the drain time ran out, or a
+//   later message of a stream was garbage); on_destroy last, when nothing of the call is in flight and every reference
+//   is gone.
 //
-// Bounds: message sizes, calls at a time (past it RESOURCE_EXHAUSTED), bytes in each call's outbox, compression off
-// (compressed messages would inflate past any limit). Unknown methods get UNIMPLEMENTED, garbage INVALID_ARGUMENT.
+// A call that is refused here (unknown method, too many calls, a single request that is missing or garbage) never
+// reaches its handler: no callback at all.
+//
+// Bounds: message sizes, on the wire and in memory; calls at a time (past it RESOURCE_EXHAUSTED); bytes in each call's
+// outbox; compression off (compressed messages would inflate past any limit). Unknown methods get UNIMPLEMENTED,
+// garbage INVALID_ARGUMENT.
 #ifndef RELAY_COMMON_RPC_SERVER_H
 #define RELAY_COMMON_RPC_SERVER_H
 
@@ -19,8 +24,9 @@
 #include <stdint.h>
 
 #include "common/clock.h"
-#include "common/metrics.h"
 #include "common/status.h"
+
+struct relay_metrics; // common/metrics.h
 
 typedef struct relay_rpc_server relay_rpc_server;
 typedef struct relay_rpc_call relay_rpc_call;
@@ -46,21 +52,24 @@ typedef struct relay_rpc_method {
     // Streams of requests only: the client has sent its last message.
     void (*on_half_close)(relay_rpc_call *call);
     void (*on_cancel)(relay_rpc_call *call);
+    // All that was queued is taken by the transport: the outbox is empty.
+    void (*on_drained)(relay_rpc_call *call);
     void (*on_destroy)(relay_rpc_call *call);
-    uint32_t outbox_bytes; // most bytes queued for a client that does not read; 0: the server's default
+    uint32_t outbox_bytes;   // most bytes queued for a client that does not read; 0: the server's default
+    bool is_always_admitted; // not refused at max_calls: health checks, which must work under load
 } relay_rpc_method;
 
 typedef struct relay_rpc_server_opts {
     const char *listen;             // "127.0.0.1:0": port 0 picks one
     uint32_t n_queues;              // completion queues, one thread each; 0: 1
-    uint32_t max_calls;             // calls at a time over all methods; 0: 1024
+    uint32_t max_calls;             // calls at a time over all methods, and of each connection; 0: 1024
     uint32_t max_request_bytes;     // 0: 16 MiB
     uint32_t max_response_bytes;    // 0: 64 MiB
     uint32_t outbox_bytes;          // 0: 1 MiB a call
     uint32_t keepalive_time_ms;     // ping a silent connection; 0: 60 s
     uint32_t keepalive_timeout_ms;  // and drop it when no answer comes; 0: 20 s
     uint32_t max_connection_age_ms; // 0: none (long streams live as long as they like)
-    relay_metrics *metrics;         // relay_rpc_requests_total{method,code}, _rpc_seconds, _rpc_active; may be NULL
+    struct relay_metrics *metrics;  // relay_rpc_requests_total{method,code}, _rpc_seconds, _rpc_active; may be NULL
 } relay_rpc_server_opts;
 
 // Binds the port; calls are taken from _start on.
@@ -99,9 +108,10 @@ bool relay_rpc_call_is_over(const relay_rpc_call *c);
 ProtobufCMessage *relay_rpc_call_take_message(relay_rpc_call *c);
 
 // Queues a response, packed before this returns. OK; CANCELLED when the call is over; RESOURCE_EXHAUSTED when the
-// outbox is full because the client does not read: nothing is queued then, and the handler ends the call.
+// outbox is full because the client does not read, or the message passes max_response_bytes: nothing is queued then,
+// and the handler ends the call. A message that finds the outbox empty is never too large for it.
 relay_code relay_rpc_call_send(relay_rpc_call *c, const ProtobufCMessage *message) RELAY_NODISCARD;
-// Bytes queued and not yet taken by the transport.
+// Bytes queued and not yet taken by the transport; a message counts 128 bytes more than its size.
 uint64_t relay_rpc_call_outbox_used(const relay_rpc_call *c);
 // Ends the call with a status after what is queued has been written. `e` gives the message and the retry hint (as
 // `grpc-retry-pushback-ms` and a google.rpc.RetryInfo in grpc-status-details-bin); NULL with OK. Later calls do
@@ -109,7 +119,8 @@ uint64_t relay_rpc_call_outbox_used(const relay_rpc_call *c);
 void relay_rpc_call_finish(relay_rpc_call *c, relay_code code, const relay_err *e);
 // send + finish(OK) of a unary call; on failure to send, finishes with that.
 void relay_rpc_call_reply(relay_rpc_call *c, const ProtobufCMessage *message);
-// Drops what is queued and ends the call at once with a status: for a client that does not read.
+// Drops what is queued and ends the call at once with a status: for a client that does not read. The retry hint is lost
+// when a write is stuck.
 void relay_rpc_call_abort(relay_rpc_call *c, relay_code code, const relay_err *e);
 
 // Every `string` field of the message (held as bytes in the C copy), submessages included, is valid UTF-8; else
