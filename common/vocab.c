@@ -114,7 +114,10 @@ static size_t decode_sentencepiece(const char *piece, size_t len, char *out) {
 }
 
 // Writes what the token adds to the output to `out`, which has room for the piece; returns the number of bytes.
-static size_t decode_piece(relay_vocab_family family, relay_token_kind kind, const char *piece, size_t len, char *out) {
+// *is_text: encoding these bytes as text can give the token.
+static size_t decode_piece(relay_vocab_family family, relay_token_kind kind, const char *piece, size_t len, char *out,
+                           bool *is_text) {
+    *is_text = kind == RELAY_TOKEN_NORMAL || kind == RELAY_TOKEN_BYTE;
     if (kind == RELAY_TOKEN_BYTE) {
         out[0] = (char)byte_of_name(piece, len);
         return 1;
@@ -122,8 +125,10 @@ static size_t decode_piece(relay_vocab_family family, relay_token_kind kind, con
     if (kind == RELAY_TOKEN_NORMAL) {
         size_t n;
         if (family == RELAY_VOCAB_SENTENCEPIECE) return decode_sentencepiece(piece, len, out);
-        // A piece that is not of the alphabet stands for itself, as in Hugging Face's ByteLevel decoder.
+        // A piece that is not of the alphabet stands for itself, as in Hugging Face's ByteLevel decoder, but no text
+        // leads to it: Command R has U+200D both as such a piece and in the alphabet.
         if (relay_byte_level_decode(piece, len, out, &n)) return n;
+        *is_text = false;
     }
     memcpy(out, piece, len);
     return len;
@@ -131,10 +136,10 @@ static size_t decode_piece(relay_vocab_family family, relay_token_kind kind, con
 
 // Enters a token where it is found by its bytes. Two NORMAL pieces of one text (" x" and U+2581 "x") and a BYTE beside
 // a NORMAL token of that byte do occur: text finds the NORMAL one, and the lowest id.
-static void index_token(relay_vocab *v, uint32_t id) {
+static void index_token(relay_vocab *v, uint32_t id, bool is_text) {
     const relay_token *t = &v->tokens[id];
-    bool is_text = t->kind == RELAY_TOKEN_NORMAL || t->kind == RELAY_TOKEN_BYTE;
-    if (t->kind == RELAY_TOKEN_PADDING) return;
+    bool is_plain = t->kind == RELAY_TOKEN_NORMAL || t->kind == RELAY_TOKEN_BYTE;
+    if (t->kind == RELAY_TOKEN_PADDING || (is_plain && !is_text)) return;
     uint32_t before = relay_str_index_add(is_text ? &v->text : &v->special, t->bytes, t->len, id);
     if (before == RELAY_STR_NONE || !is_text) return;
     if (t->kind == RELAY_TOKEN_NORMAL && v->tokens[before].kind == RELAY_TOKEN_BYTE)
@@ -176,11 +181,12 @@ static relay_code read_tokens(relay_vocab *v, const relay_gguf *g, relay_str_ind
                                   "key \"" KEY_TOKENS "\": tokens %u and %u are both \"%.*s\"", before, id,
                                   len < SHOWN_BYTES ? (int)len : SHOWN_BYTES, piece);
         }
-        size_t n = decode_piece(v->family, kind, piece, len, out);
+        bool is_text;
+        size_t n = decode_piece(v->family, kind, piece, len, out, &is_text);
         v->tokens[id] = (relay_token){.bytes = out, .len = (uint32_t)n, .kind = kind};
         if (n > v->max_token_bytes) v->max_token_bytes = (uint32_t)n;
         out += n;
-        index_token(v, id);
+        index_token(v, id, is_text);
     }
     return RELAY_OK;
 }
