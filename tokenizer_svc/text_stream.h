@@ -15,19 +15,11 @@
 #include "common/buf.h"
 #include "common/status.h"
 #include "common/vocab.h"
+#include "tokenizer_svc/stop_matcher.h"
 
-enum {
-    RELAY_MAX_STOP_STRINGS = 16,
-    RELAY_MAX_STOP_STRING_BYTES = 256,
-    RELAY_MAX_DECODE_STATE_BYTES = 512,
-};
+enum { RELAY_MAX_DECODE_STATE_BYTES = 512 };
 
 typedef struct relay_text_stream relay_text_stream;
-
-typedef struct relay_stop_string {
-    const char *bytes; // valid UTF-8, 1..RELAY_MAX_STOP_STRING_BYTES
-    size_t len;
-} relay_stop_string;
 
 typedef struct relay_text_stream_opts {
     const relay_vocab *vocab;              // borrowed, outlives the stream

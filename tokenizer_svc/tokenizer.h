@@ -24,6 +24,9 @@ const relay_vocab *relay_tokenizer_vocab(const relay_tokenizer *t);
 const char *relay_tokenizer_family(const relay_tokenizer *t); // "byte-level BPE (qwen2)"
 bool relay_tokenizer_adds_bos(const relay_tokenizer *t);
 
+// Of all spans together; keeps offsets within 32 bits.
+#define RELAY_TOKENIZER_MAX_TEXT_BYTES (UINT32_C(1) << 30)
+
 // A stretch of text and where it comes from. Control tokens are recognised only in stretches that say so.
 typedef struct relay_text_span {
     const char *text; // valid UTF-8, may hold NUL
@@ -46,7 +49,14 @@ typedef struct relay_encode_opts {
 } relay_encode_opts;
 
 // Tokenizes the concatenation of the spans: text of adjacent spans is joined before it is split into words, so that a
-// border between spans is no border of tokens unless a special token stands there. Appends to *enc (zeroed at first).
+// border between spans is no border of tokens unless a special token stands there. A CONTROL token's name counts where
+// all of it lies in spans that say parse_special; an added token's (USER) everywhere. Appends to *enc (zeroed at first;
+// always with the same want_offsets); after a failure it may hold a part. INVALID_ARGUMENT for text that is no UTF-8 or
+// too long, RESOURCE_EXHAUSTED past max_tokens or when splitting takes too many steps.
+//
+// Where the vocabulary has no token for a byte, the byte is left out, as by HF tokenizers and llama.cpp: SmolLM2 lacks
+// U+0004, U+0006, U+0013, U+0014, U+0016, U+001D and the first byte of U+40000 to U+BFFFF. With all bytes there,
+// detokenizing gives back the text.
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
 

@@ -1,0 +1,158 @@
+// What the oracles in tests/oracle and the benchmark ask: texts in, ids or words out.
+//
+//   tokenize_lines ids MODEL.gguf      the ids of each text
+//   tokenize_lines special MODEL.gguf  the same with names of control tokens made tokens
+//   tokenize_lines words SCHEME        the lengths in bytes of the words that a pre-tokenizer splits each text into
+//   tokenize_lines schemes             the names of all pre-tokenizers, and no input
+//   tokenize_lines time MODEL.gguf N   seconds for N times over all texts, tokens of one time, on one line
+//
+// Input: any number of texts, each its length in 4 bytes, little-endian, and its bytes. Output: a line of decimal
+// numbers a text.
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "tokenizer_svc/pretokenizer.h"
+#include "tokenizer_svc/tokenizer.h"
+
+enum { MAX_TEXT_BYTES = 1 << 28 };
+
+static _Noreturn void die(const char *what) {
+    fprintf(stderr, "tokenize_lines: %s\n", what);
+    exit(1);
+}
+
+// False at the end of the input. The caller frees the text.
+static bool read_text(char **text, size_t *len) {
+    uint8_t n[4];
+    size_t got = fread(n, 1, sizeof n, stdin);
+    if (got == 0) return false;
+    *len = n[0] | (uint32_t)n[1] << 8 | (uint32_t)n[2] << 16 | (uint32_t)n[3] << 24;
+    if (got != sizeof n || *len > MAX_TEXT_BYTES) die("bad length");
+    *text = relay_calloc(*len + 1, 1);
+    if (fread(*text, 1, *len, stdin) != *len) die("short text");
+    return true;
+}
+
+typedef struct model {
+    relay_vocab *vocab;
+    relay_tokenizer *tokenizer;
+} model;
+
+static model load(const char *path) {
+    model m;
+    relay_gguf *g;
+    relay_err e;
+    if (relay_gguf_open(&g, path, &e) != RELAY_OK || relay_vocab_load_gguf(&m.vocab, g, &e) != RELAY_OK ||
+        relay_tokenizer_load_gguf(&m.tokenizer, g, m.vocab, &e) != RELAY_OK)
+        die(e.message);
+    relay_gguf_close(g);
+    return m;
+}
+
+static void unload(model m) {
+    relay_tokenizer_destroy(m.tokenizer);
+    relay_vocab_destroy(m.vocab);
+}
+
+static void encode(model m, const char *text, size_t len, bool parse_special, relay_encoding *enc) {
+    relay_text_span span = {.text = text, .len = len, .parse_special = parse_special};
+    relay_encode_opts opts = {0};
+    relay_err e;
+    enc->n = 0;
+    if (relay_tokenizer_encode(m.tokenizer, &span, 1, &opts, enc, &e) != RELAY_OK) die(e.message);
+}
+
+static void print_ids(const char *path, bool parse_special) {
+    model m = load(path);
+    relay_encoding enc = {0};
+    char *text;
+    size_t len;
+    while (read_text(&text, &len)) {
+        encode(m, text, len, parse_special, &enc);
+        for (uint32_t i = 0; i < enc.n; i++)
+            printf(i == 0 ? "%u" : " %u", enc.ids[i]);
+        putchar('\n');
+        free(text);
+    }
+    relay_encoding_fini(&enc);
+    unload(m);
+}
+
+static void time_ids(const char *path, long n_times) {
+    model m = load(path);
+    size_t n_texts = 0, cap = 0;
+    relay_text_span *texts = NULL;
+    char *text;
+    size_t len;
+    while (read_text(&text, &len)) {
+        if (n_texts == cap) {
+            cap = cap == 0 ? 64 : 2 * cap;
+            texts = relay_realloc(texts, cap * sizeof *texts);
+        }
+        texts[n_texts++] = (relay_text_span){.text = text, .len = len};
+    }
+    relay_encoding enc = {0};
+    uint64_t n_tokens = 0;
+    relay_mono_us begin = relay_mono_now();
+    for (long t = 0; t < n_times; t++) {
+        n_tokens = 0;
+        for (size_t i = 0; i < n_texts; i++) {
+            encode(m, texts[i].text, texts[i].len, false, &enc);
+            n_tokens += enc.n;
+        }
+    }
+    printf("%.6f %llu\n", (double)(relay_mono_now() - begin) / 1e6, (unsigned long long)n_tokens);
+    for (size_t i = 0; i < n_texts; i++)
+        free((char *)texts[i].text);
+    free(texts);
+    relay_encoding_fini(&enc);
+    unload(m);
+}
+
+static relay_code print_word(void *arg, const char *word, size_t len, relay_err *e) {
+    bool *is_first = arg;
+    printf(*is_first ? "%zu" : " %zu", len);
+    *is_first = false;
+    return RELAY_OK;
+}
+
+static void print_words(const char *name) {
+    const relay_pretokenizer_scheme *scheme = relay_pretokenizer_scheme_find(name, strlen(name));
+    if (scheme == NULL) die("no such scheme");
+    relay_pretokenizer *p;
+    relay_pretokenizer_work work = {0};
+    relay_err e;
+    if (relay_pretokenizer_create(&p, scheme, &e) != RELAY_OK) die(e.message);
+    char *text;
+    size_t len;
+    while (read_text(&text, &len)) {
+        bool is_first = true;
+        if (relay_pretokenizer_split(p, &work, text, len, print_word, &is_first, &e) != RELAY_OK) die(e.message);
+        putchar('\n');
+        free(text);
+    }
+    relay_pretokenizer_work_fini(&work);
+    relay_pretokenizer_destroy(p);
+}
+
+int main(int argc, char **argv) {
+    const char *command = argc > 1 ? argv[1] : "";
+    if (strcmp(command, "ids") == 0 && argc == 3) {
+        print_ids(argv[2], false);
+    } else if (strcmp(command, "special") == 0 && argc == 3) {
+        print_ids(argv[2], true);
+    } else if (strcmp(command, "words") == 0 && argc == 3) {
+        print_words(argv[2]);
+    } else if (strcmp(command, "time") == 0 && argc == 4) {
+        time_ids(argv[2], strtol(argv[3], NULL, 10));
+    } else if (strcmp(command, "schemes") == 0 && argc == 2) {
+        for (uint32_t i = 0; i < relay_pretokenizer_scheme_count(); i++)
+            puts(relay_pretokenizer_scheme_at(i)->name);
+    } else {
+        die("usage: ids|special MODEL, words SCHEME, time MODEL N, schemes");
+    }
+    return 0;
+}
