@@ -102,9 +102,13 @@ static relay_code check_bools(const cursor *c, const relay_gguf_key *k, uint64_t
 
 static relay_code read_string(cursor *c, const relay_gguf_key *k, uint64_t i, relay_err *e) {
     uint64_t len;
-    if (!take_u64(c, &len) || take(c, len) == NULL)
-        return relay_gguf_fail(c->g, e, "key \"%.*s\": string %" PRIu64 " reaches past the end of the file",
+    if (!take_u64(c, &len))
+        return relay_gguf_fail(c->g, e, "key \"%.*s\": the file ends in the length of string %" PRIu64,
                                relay_gguf_shown(k->name_len), k->name, i);
+    if (take(c, len) == NULL)
+        return relay_gguf_fail(c->g, e,
+                               "key \"%.*s\": string %" PRIu64 " of %" PRIu64 " bytes reaches past the end of the file",
+                               relay_gguf_shown(k->name_len), k->name, i, len);
     return RELAY_OK;
 }
 
@@ -330,11 +334,19 @@ static relay_code read_file(relay_gguf *g, relay_err *e) {
     return code;
 }
 
+// The last `max` bytes of a path: the end of a long one says more than its beginning.
+static const char *path_end(const char *path, size_t max) {
+    size_t len = strlen(path);
+    return path + (len > max ? len - max : 0);
+}
+
 // Takes over the bytes, mapped ones also on failure.
 static relay_code open_bytes(relay_gguf **out, const char *path, const void *data, size_t len, bool is_mapped,
                              relay_err *e) {
     relay_gguf *g = relay_calloc(1, sizeof *g);
-    g->path = relay_strndup(path, strlen(path));
+    const char *name = strrchr(path, '/');
+    name = path_end(name != NULL ? name + 1 : path, 120);
+    g->name = relay_strndup(name, strlen(name));
     g->data = data;
     g->len = len;
     g->is_mapped = is_mapped;
@@ -349,25 +361,26 @@ static relay_code open_bytes(relay_gguf **out, const char *path, const void *dat
 
 relay_code relay_gguf_open(relay_gguf **out, const char *path, relay_err *e) {
     *out = NULL;
+    const char *shown = path_end(path, 320);
     relay_code code = RELAY_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO without a writer must not block
     if (fd < 0) {
         code = errno == ENOENT || errno == ENOTDIR ? RELAY_NOT_FOUND
                : errno == EACCES                   ? RELAY_PERMISSION_DENIED
                                                    : RELAY_INVALID_ARGUMENT;
-        return relay_fail(e, code, "%.300s: %s", path, strerror(errno));
+        return relay_fail(e, code, "%s: %s", shown, strerror(errno));
     }
     struct stat st;
     if (fstat(fd, &st) != 0) {
-        code = relay_fail(e, RELAY_INTERNAL, "%.300s: %s", path, strerror(errno));
+        code = relay_fail(e, RELAY_INTERNAL, "%s: %s", shown, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%.300s: is %s", path,
+        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: is %s", shown,
                           S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
     } else if (st.st_size == 0) {
-        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%.300s: the file is empty", path);
+        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: the file is empty", shown);
     } else {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        code = p == MAP_FAILED ? relay_fail(e, RELAY_INTERNAL, "%.300s: mmap: %s", path, strerror(errno))
+        code = p == MAP_FAILED ? relay_fail(e, RELAY_INTERNAL, "%s: mmap: %s", shown, strerror(errno))
                                : open_bytes(out, path, p, (size_t)st.st_size, true, e);
     }
     close(fd);
@@ -388,7 +401,7 @@ void relay_gguf_close(relay_gguf *g) {
     relay_str_index_fini(&g->key_index);
     relay_str_index_fini(&g->tensor_index);
     if (g->is_mapped) munmap((void *)g->data, g->len);
-    free((void *)g->path);
+    free(g->name);
     free(g);
 }
 

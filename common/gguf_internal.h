@@ -36,7 +36,7 @@ typedef struct relay_gguf_key {
 } relay_gguf_key;
 
 struct relay_gguf {
-    const char *path; // owned; in messages
+    char *name; // owned: the file's, in messages
     const uint8_t *data;
     size_t len;
     bool is_mapped;
@@ -55,7 +55,7 @@ typedef struct relay_gguf_type_info {
 
 extern const relay_gguf_type_info relay_gguf_types[RELAY_GGUF_N_TYPES];
 
-// Fails with INVALID_ARGUMENT and "PATH: " before the message.
+// Fails with INVALID_ARGUMENT and "FILE: " before the message.
 relay_code relay_gguf_fail(const relay_gguf *g, relay_err *e, const char *fmt, ...) RELAY_PRINTF(3, 4);
 
 // How much of a name is shown in a message.

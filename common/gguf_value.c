@@ -19,7 +19,7 @@ relay_code relay_gguf_fail(const relay_gguf *g, relay_err *e, const char *fmt, .
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return relay_fail(e, RELAY_INVALID_ARGUMENT, "%.120s: %s", g->path, what);
+    return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: %s", g->name, what);
 }
 
 // ---- ggml's types
