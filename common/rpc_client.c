@@ -439,9 +439,10 @@ relay_code relay_rpc_stream_open(relay_rpc_stream **out, relay_rpc_client *c, co
     s->outbox.limit = c->opts.outbox_bytes;
     pthread_mutex_init(&s->mu, NULL);
     relay_rpc_cond_init(&s->cond);
-    s->call =
-        grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue.cq,
-                                 grpc_slice_from_copied_string(path), NULL, relay_rpc_deadline_to_gpr(deadline), NULL);
+    grpc_slice method = grpc_slice_from_copied_string(path);
+    s->call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue.cq, method, NULL,
+                                       relay_rpc_deadline_to_gpr(deadline), NULL);
+    grpc_slice_unref(method);
 
     grpc_metadata *head = relay_calloc(n_metadata, sizeof *head);
     for (size_t i = 0; i < n_metadata; i++) {

@@ -73,17 +73,17 @@ static void post_slot(slot *s) {
     grpc_call_details_init(&a->details);
     a->call = NULL;
     a->payload = NULL;
-    RELAY_RPC_GIVE_TAG(&s->tag);
-    grpc_call_error rc;
+    // From the hand-over on, another thread may be filling the slot: nothing of it is read after that.
+    grpc_server *core = a->server->core;
     grpc_completion_queue *cq = a->queue->cq;
-    if (a->served->registration == NULL) {
-        rc = grpc_server_request_call(a->server->core, &a->call, &a->details, &a->metadata, cq, cq, &s->tag);
-    } else {
-        relay_rpc_kind kind = a->served->method.kind;
-        bool has_payload = kind == RELAY_RPC_UNARY || kind == RELAY_RPC_SERVER_STREAM;
-        rc = grpc_server_request_registered_call(a->server->core, a->served->registration, &a->call, &a->deadline,
-                                                 &a->metadata, has_payload ? &a->payload : NULL, cq, cq, &s->tag);
-    }
+    void *registration = a->served->registration;
+    relay_rpc_kind kind = a->served->method.kind;
+    grpc_byte_buffer **payload = kind == RELAY_RPC_UNARY || kind == RELAY_RPC_SERVER_STREAM ? &a->payload : NULL;
+    RELAY_RPC_GIVE_TAG(&s->tag);
+    grpc_call_error rc = registration == NULL
+                             ? grpc_server_request_call(core, &a->call, &a->details, &a->metadata, cq, cq, &s->tag)
+                             : grpc_server_request_registered_call(core, registration, &a->call, &a->deadline,
+                                                                   &a->metadata, payload, cq, cq, &s->tag);
     RELAY_ASSERT(rc == GRPC_CALL_OK);
 }
 

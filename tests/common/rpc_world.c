@@ -185,6 +185,20 @@ static void on_hang(relay_rpc_call *call, ProtobufCMessage *message) {
     leave(call);
 }
 
+static void on_hang_cancel(relay_rpc_call *call) {
+    enter(call, offsetof(rpc_world_counts, cancelled));
+    rpc_world *w = world_of(call);
+    pthread_mutex_lock(&w->mu);
+    for (size_t i = 0; i < w->n_hanging; i++) {
+        if (w->hanging[i] != call) continue;
+        w->hanging[i] = w->hanging[--w->n_hanging];
+        relay_rpc_call_unref(call);
+        break;
+    }
+    pthread_mutex_unlock(&w->mu);
+    leave(call);
+}
+
 static void on_metadata(relay_rpc_call *call, ProtobufCMessage *message) {
     enter(call, offsetof(rpc_world_counts, messages));
     char *key = text_of(message);
@@ -202,7 +216,7 @@ static void add_methods(rpc_world *w) {
         {.path = COUNT, .kind = RELAY_RPC_SERVER_STREAM, .on_message = on_count},
         {.path = JOIN, .kind = RELAY_RPC_CLIENT_STREAM, .on_message = on_join, .on_half_close = on_join_half_close},
         {.path = CHAT, .kind = RELAY_RPC_BIDI, .on_message = on_chat, .on_half_close = on_chat_half_close},
-        {.path = HANG, .kind = RELAY_RPC_SERVER_STREAM, .on_message = on_hang},
+        {.path = HANG, .kind = RELAY_RPC_SERVER_STREAM, .on_message = on_hang, .on_cancel = on_hang_cancel},
         {.path = METADATA, .kind = RELAY_RPC_UNARY, .on_message = on_metadata},
         {.path = ALWAYS, .kind = RELAY_RPC_UNARY, .on_message = on_echo, .is_always_admitted = true},
     };
@@ -211,7 +225,7 @@ static void add_methods(rpc_world *w) {
         m.request = m.response = TEXT_TYPE;
         m.service = w;
         m.on_start = on_start;
-        m.on_cancel = on_cancel;
+        if (m.on_cancel == NULL) m.on_cancel = on_cancel;
         m.on_drained = on_drained;
         m.on_destroy = on_destroy;
         relay_rpc_server_add(w->server, &m, 1);

@@ -12,7 +12,7 @@
 #include "common/rpc_server.h"
 #include "relay/v1/tokenizer.pb-c.h"
 
-// Answers with the request's text. Metadata x-hold makes it answer only when the test calls rpc_world_release.
+// Answers with the request's text.
 #define ECHO "/relay.test.Echo/Unary"
 // Fails with RESOURCE_EXHAUSTED, the request's text as message and a retry hint of 1234 ms.
 #define FAIL "/relay.test.Echo/Fail"
@@ -52,7 +52,7 @@ rpc_world_counts rpc_world_count(rpc_world *w);
 void rpc_world_wait(rpc_world *w, rpc_world_counts at_least);
 // The call that hangs, with a reference for the test; waits for it.
 relay_rpc_call *rpc_world_hanging(rpc_world *w);
-// Finishes every hanging call with OK.
+// Finishes every hanging call with OK and lets go of it.
 void rpc_world_release(rpc_world *w);
 
 // ---- Shorthands for clients
