@@ -1,7 +1,7 @@
 // One request as the engine takes it: checked, complete, immutable once submitted.
 //
-// Made by the service from a GenerateTokensRequest (request.c: every check and every default is there), submitted to
-// the engine, and given back with its last event. What the sampler needs is already in relay_sample_params form.
+// Made by the service from a GenerateTokensRequest (request_read.c: every check and every default is there), submitted
+// to the engine, and given back with its last event. What the sampler needs is already in relay_sample_params form.
 #ifndef RELAY_MODEL_SVC_REQUEST_H
 #define RELAY_MODEL_SVC_REQUEST_H
 
@@ -14,6 +14,7 @@
 
 enum {
     RELAY_MAX_STOP_TOKEN_IDS = 256,
+    RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
 };
 
@@ -47,6 +48,8 @@ typedef struct relay_request {
     relay_mono_us time_limit_at; // ends with TIME_LIMIT and what there is; RELAY_NEVER_US
     uint32_t initial_credit;     // tokens that may be produced before more credit; RELAY_UNLIMITED_CREDIT
     relay_mono_us received_at;
+
+    bool is_final_only; // the receiver's own: one message at the end
 } relay_request;
 
 #endif

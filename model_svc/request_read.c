@@ -1,0 +1,343 @@
+// The order of the checks is the order of the message's fields, so that the first thing wrong is what a reader of the
+// contract would find first.
+#include "model_svc/request_read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ident.h"
+#include "common/vocab.h"
+
+enum { MAX_REQUEST_BYTES = 64 << 20 };
+
+// Seeds stay below it so that clients whose numbers are doubles can repeat them.
+static const uint64_t SEED_END = 1ull << 53;
+
+static relay_code unsupported(relay_err *e, const char *field) {
+    return relay_fail(e, RELAY_UNIMPLEMENTED, "%s is not supported by this build; leave it unset", field);
+}
+
+static relay_code too_large(relay_err *e) {
+    return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "the request needs more than %d bytes", MAX_REQUEST_BYTES);
+}
+
+// Leaves *out as it is where the field is unset. Written so that a NaN fails both comparisons.
+static relay_code read_f32(float *out, const char *field, protobuf_c_boolean is_set, float value, float min,
+                           bool min_excluded, float max, relay_err *e) {
+    if (!is_set) return RELAY_OK;
+    bool is_above = min_excluded ? value > min : value >= min;
+    if (!(is_above && value <= max)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s is %g; allowed is %c%g, %g]", field, (double)value,
+                          min_excluded ? '(' : '[', (double)min, (double)max);
+    }
+    *out = value;
+    return RELAY_OK;
+}
+
+static relay_code check_ids(const uint32_t *ids, size_t n, const char *field, uint32_t vocab_size, relay_err *e) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= vocab_size) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%zu] is %u; ids are below %u, the size of the vocabulary",
+                              field, i, ids[i], vocab_size);
+        }
+    }
+    return RELAY_OK;
+}
+
+static bool holds_id(const uint32_t *ascending, uint32_t n, uint32_t id) {
+    for (uint32_t i = 0; i < n && ascending[i] <= id; i++) {
+        if (ascending[i] == id) return true;
+    }
+    return false;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_boolean is_set, ProtobufCBinaryData value,
+                               const char *field, relay_err *e) {
+    *out = "";
+    if (!is_set) return RELAY_OK;
+    if (value.len > RELAY_MAX_LABEL_BYTES) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s has %zu bytes; at most %d are allowed", field, value.len,
+                          RELAY_MAX_LABEL_BYTES);
+    }
+    if (value.len != 0 && memchr(value.data, '\0', value.len) != NULL) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s holds a NUL character", field);
+    }
+    *out = relay_arena_copy(&r->arena, (const char *)value.data, value.len);
+    return *out == NULL ? too_large(e) : RELAY_OK;
+}
+
+relay_code relay_request_check_fingerprint(ProtobufCBinaryData got, const uint8_t *want, relay_err *e) {
+    if (got.len != RELAY_FINGERPRINT_BYTES) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer_fingerprint has %zu bytes; it is %d bytes long",
+                          got.len, RELAY_FINGERPRINT_BYTES);
+    }
+    if (memcmp(got.data, want, RELAY_FINGERPRINT_BYTES) == 0) return RELAY_OK;
+    char got_hex[2 * RELAY_FINGERPRINT_BYTES + 1], want_hex[2 * RELAY_FINGERPRINT_BYTES + 1];
+    relay_ident_hex(got_hex, got.data, RELAY_FINGERPRINT_BYTES);
+    relay_ident_hex(want_hex, want, RELAY_FINGERPRINT_BYTES);
+    return relay_fail(e, RELAY_FAILED_PRECONDITION,
+                      "tokenizer_fingerprint is %s, but this model's vocabulary is %s: the ids would mean other text",
+                      got_hex, want_hex);
+}
+
+static relay_code check_fingerprint(const Relay__V1__GenerateTokensRequest *m, const relay_request_rules *rules,
+                                    relay_err *e) {
+    if (!m->has_tokenizer_fingerprint) return RELAY_OK;
+    return relay_request_check_fingerprint(m->tokenizer_fingerprint, rules->fingerprint, e);
+}
+
+// Prompt and resumed output, one behind the other.
+static relay_code read_tokens(relay_request *r, const Relay__V1__GenerateTokensRequest *m,
+                              const relay_request_rules *rules, relay_err *e) {
+    relay_code code;
+    size_t n_prompt = m->n_prompt_token_ids;
+    size_t n_resumed = m->resume == NULL ? 0 : m->resume->n_generated_token_ids;
+    if (n_prompt == 0) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "prompt_token_ids is empty; at least one id is needed");
+    }
+    code = check_ids(m->prompt_token_ids, n_prompt, "prompt_token_ids", rules->vocab_size, e);
+    if (code != RELAY_OK) return code;
+    if (n_resumed != 0) {
+        code = check_ids(m->resume->generated_token_ids, n_resumed, "resume.generated_token_ids", rules->vocab_size, e);
+        if (code != RELAY_OK) return code;
+    }
+    // One position is left for the next token. Compared one by one: the sum of two lengths might wrap.
+    if (n_prompt >= rules->max_context) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "prompt_token_ids has %zu ids; with one token to generate, the context holds %u tokens",
+                          n_prompt, rules->max_context);
+    }
+    if (n_resumed >= rules->max_context - n_prompt) {
+        return relay_fail(
+            e, RELAY_INVALID_ARGUMENT,
+            "prompt_token_ids has %zu ids and resume.generated_token_ids %zu; with one token to generate, the "
+            "context holds %u tokens",
+            n_prompt, n_resumed, rules->max_context);
+    }
+    uint32_t *ids = relay_arena_alloc(&r->arena, (n_prompt + n_resumed) * sizeof *ids);
+    if (ids == NULL) return too_large(e);
+    memcpy(ids, m->prompt_token_ids, n_prompt * sizeof *ids);
+    if (n_resumed != 0) memcpy(ids + n_prompt, m->resume->generated_token_ids, n_resumed * sizeof *ids);
+    r->token_ids = ids;
+    r->n_prompt = (uint32_t)n_prompt;
+    r->n_tokens = (uint32_t)(n_prompt + n_resumed);
+    return RELAY_OK;
+}
+
+static relay_code refuse_unsupported_sampling(const Relay__V1__SamplingParams *s, relay_err *e) {
+    if (s->has_typical_p && s->typical_p != 1) return unsupported(e, "sampling.typical_p");
+    if (s->n_logit_bias != 0) return unsupported(e, "sampling.logit_bias");
+    if (s->n_allowed_token_ids != 0) return unsupported(e, "sampling.allowed_token_ids");
+    if (s->n_banned_token_ids != 0) return unsupported(e, "sampling.banned_token_ids");
+    if (s->constraint != NULL) return unsupported(e, "sampling.constraint");
+    if (s->has_penalty_window && s->penalty_window != 0) return unsupported(e, "sampling.penalty_window");
+    if (s->has_top_n_sigma && s->top_n_sigma != 0) return unsupported(e, "sampling.top_n_sigma");
+    if (s->has_xtc_probability && s->xtc_probability != 0) return unsupported(e, "sampling.xtc_probability");
+    if (s->has_xtc_threshold) return unsupported(e, "sampling.xtc_threshold");
+    if (s->mirostat != NULL) return unsupported(e, "sampling.mirostat");
+    if (s->beam_search != NULL) return unsupported(e, "sampling.beam_search");
+    if (s->has_no_repeat_ngram_size && s->no_repeat_ngram_size != 0) {
+        return unsupported(e, "sampling.no_repeat_ngram_size");
+    }
+    if (s->dry != NULL) return unsupported(e, "sampling.dry");
+    return RELAY_OK;
+}
+
+static uint64_t random_seed(void) {
+    uint64_t seed;
+    relay_ident_random(&seed, sizeof seed);
+    return seed % SEED_END;
+}
+
+static relay_code read_sampling(relay_request *r, const Relay__V1__SamplingParams *s, const relay_request_rules *rules,
+                                relay_err *e) {
+    relay_sample_params *p = &r->sampling;
+    *p = rules->defaults;
+    p->seed = random_seed();
+    if (s == NULL) return RELAY_OK;
+
+    relay_code code =
+        read_f32(&p->temperature, "sampling.temperature", s->has_temperature, s->temperature, 0, false, 2, e);
+    if (code != RELAY_OK) return code;
+    if (s->has_top_k) p->top_k = s->top_k;
+    code = read_f32(&p->top_p, "sampling.top_p", s->has_top_p, s->top_p, 0, true, 1, e);
+    if (code != RELAY_OK) return code;
+    code = read_f32(&p->min_p, "sampling.min_p", s->has_min_p, s->min_p, 0, false, 1, e);
+    if (code != RELAY_OK) return code;
+    code = read_f32(&p->repetition_penalty, "sampling.repetition_penalty", s->has_repetition_penalty,
+                    s->repetition_penalty, 0, true, 2, e);
+    if (code != RELAY_OK) return code;
+    code = read_f32(&p->frequency_penalty, "sampling.frequency_penalty", s->has_frequency_penalty, s->frequency_penalty,
+                    -2, false, 2, e);
+    if (code != RELAY_OK) return code;
+    code = read_f32(&p->presence_penalty, "sampling.presence_penalty", s->has_presence_penalty, s->presence_penalty, -2,
+                    false, 2, e);
+    if (code != RELAY_OK) return code;
+    if (s->has_seed) {
+        if (s->seed >= SEED_END) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "sampling.seed is %llu; allowed is [0, 2^53)",
+                              (unsigned long long)s->seed);
+        }
+        p->seed = s->seed;
+    }
+    return refuse_unsupported_sampling(s, e);
+}
+
+static relay_code read_stop(relay_request *r, const Relay__V1__StopCriteria *s, const relay_request_rules *rules,
+                            relay_err *e) {
+    r->max_new_tokens = rules->max_context; // more than fits: the context's end comes first
+    r->eos_ids = rules->eos_ids;
+    r->n_eos_ids = rules->n_eos_ids;
+    if (s == NULL) return RELAY_OK;
+
+    if (s->has_max_new_tokens) {
+        if (s->max_new_tokens == 0) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop.max_new_tokens is 0; allowed is 1 and more");
+        }
+        r->max_new_tokens = s->max_new_tokens;
+    }
+    if (s->has_min_new_tokens) {
+        uint32_t room = rules->max_context - r->n_prompt;
+        uint32_t most = r->max_new_tokens < room ? r->max_new_tokens : room;
+        if (s->min_new_tokens > most) {
+            return relay_fail(
+                e, RELAY_INVALID_ARGUMENT,
+                "stop.min_new_tokens is %u; allowed is [0, %u], what max_new_tokens and the context of %u "
+                "tokens leave",
+                s->min_new_tokens, most, rules->max_context);
+        }
+        r->min_new_tokens = s->min_new_tokens;
+    }
+    if (s->n_stop_token_ids > RELAY_MAX_STOP_TOKEN_IDS) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop.stop_token_ids has %zu ids; at most %d are allowed",
+                          s->n_stop_token_ids, RELAY_MAX_STOP_TOKEN_IDS);
+    }
+    relay_code code = check_ids(s->stop_token_ids, s->n_stop_token_ids, "stop.stop_token_ids", rules->vocab_size, e);
+    if (code != RELAY_OK) return code;
+    if (s->n_stop_token_ids != 0) {
+        uint32_t *ids = relay_arena_alloc(&r->arena, s->n_stop_token_ids * sizeof *ids);
+        if (ids == NULL) return too_large(e);
+        memcpy(ids, s->stop_token_ids, s->n_stop_token_ids * sizeof *ids);
+        qsort(ids, s->n_stop_token_ids, sizeof *ids, compare_ids);
+        uint32_t n = 0;
+        for (size_t i = 0; i < s->n_stop_token_ids; i++) {
+            if (n == 0 || ids[n - 1] != ids[i]) ids[n++] = ids[i];
+        }
+        r->stop_ids = ids;
+        r->n_stop_ids = n;
+    }
+    if (s->has_ignore_eos && s->ignore_eos) {
+        r->eos_ids = NULL;
+        r->n_eos_ids = 0;
+    }
+    if (s->n_stop_token_sequences != 0) return unsupported(e, "stop.stop_token_sequences");
+    return RELAY_OK;
+}
+
+static relay_code read_output(relay_request *r, const Relay__V1__OutputOptions *o, relay_err *e) {
+    if (o == NULL) return RELAY_OK;
+    bool has_mode = o->has_logprob_mode && o->logprob_mode != RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_UNSPECIFIED;
+    if (o->has_top_logprobs) {
+        if (o->top_logprobs > RELAY_MAX_TOP_LOGPROBS) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.top_logprobs is %u; allowed is [0, %d]",
+                              o->top_logprobs, RELAY_MAX_TOP_LOGPROBS);
+        }
+        bool is_processed = has_mode && o->logprob_mode == RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_PROCESSED;
+        r->sampling.n_top = o->top_logprobs;
+        r->sampling.logprob_mode = is_processed ? RELAY_LOGPROB_PROCESSED : RELAY_LOGPROB_RAW;
+    } else if (has_mode) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.logprob_mode is set without output.top_logprobs");
+    }
+    if (o->has_prompt_top_logprobs) return unsupported(e, "output.prompt_top_logprobs");
+    if (o->n_logprob_token_ids != 0) return unsupported(e, "output.logprob_token_ids");
+    r->is_final_only = o->has_final_only && o->final_only;
+    return RELAY_OK;
+}
+
+static relay_code check_cache(const Relay__V1__CacheOptions *c, relay_err *e) {
+    if (c == NULL) return RELAY_OK;
+    if (c->has_salt && c->salt.len != 0) return unsupported(e, "cache.salt");
+    if (c->has_bypass_prefix_cache && c->bypass_prefix_cache) return unsupported(e, "cache.bypass_prefix_cache");
+    if (c->has_do_not_store && c->do_not_store) return unsupported(e, "cache.do_not_store");
+    return RELAY_OK;
+}
+
+// What is resumed must have something left to generate.
+static relay_code check_resume(const relay_request *r, const Relay__V1__Resume *resume, relay_err *e) {
+    if (resume == NULL) return RELAY_OK;
+    if (resume->has_sampler_state && resume->sampler_state.len != 0) return unsupported(e, "resume.sampler_state");
+    if (resume->has_index && resume->index != 0) return unsupported(e, "resume.index");
+    uint32_t n_resumed = r->n_tokens - r->n_prompt;
+    if (n_resumed == 0) return RELAY_OK;
+    if (n_resumed >= r->max_new_tokens) {
+        return relay_fail(
+            e, RELAY_INVALID_ARGUMENT,
+            "resume.generated_token_ids has %u ids and stop.max_new_tokens is %u: nothing is left to generate",
+            n_resumed, r->max_new_tokens);
+    }
+    uint32_t last = r->token_ids[r->n_tokens - 1];
+    if (n_resumed > r->min_new_tokens &&
+        (holds_id(r->eos_ids, r->n_eos_ids, last) || holds_id(r->stop_ids, r->n_stop_ids, last))) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "resume.generated_token_ids ends with %u, which ends an answer: nothing is left to generate",
+                          last);
+    }
+    return RELAY_OK;
+}
+
+static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokensRequest *m,
+                               const relay_request_rules *rules, relay_err *e) {
+    relay_code code = relay_request_label(r, &r->request_id, m->has_request_id, m->request_id, "request_id", e);
+    if (code != RELAY_OK) return code;
+    code = check_fingerprint(m, rules, e); // before the ids: of another vocabulary they may be out of range
+    if (code != RELAY_OK) return code;
+    code = read_tokens(r, m, rules, e);
+    if (code != RELAY_OK) return code;
+    code = relay_request_label(r, &r->sequence_id, m->has_sequence_id, m->sequence_id, "sequence_id", e);
+    if (code != RELAY_OK) return code;
+    if (m->has_lease_ms && m->lease_ms != 0) return unsupported(e, "lease_ms");
+    code = read_sampling(r, m->sampling, rules, e);
+    if (code != RELAY_OK) return code;
+    code = read_stop(r, m->stop, rules, e);
+    if (code != RELAY_OK) return code;
+    code = read_output(r, m->output, e);
+    if (code != RELAY_OK) return code;
+    code = check_cache(m->cache, e);
+    if (code != RELAY_OK) return code;
+    if (m->has_priority) r->priority = m->priority;
+    if (m->has_num_sequences && m->num_sequences == 0) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is 0; allowed is 1 and more");
+    }
+    if (m->has_num_sequences && m->num_sequences > 1) return unsupported(e, "num_sequences above 1");
+    if (m->has_time_limit_ms) {
+        if (m->time_limit_ms == 0) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "time_limit_ms is 0; allowed is 1 and more");
+        }
+        r->time_limit_at = r->received_at + (int64_t)m->time_limit_ms * 1000;
+    }
+    return check_resume(r, m->resume, e);
+}
+
+relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateTokensRequest *m,
+                              const relay_request_rules *rules, relay_err *e) {
+    *out = (relay_request){
+        .tenant = "",
+        .deadline = RELAY_NEVER_US,
+        .time_limit_at = RELAY_NEVER_US,
+        .initial_credit = RELAY_UNLIMITED_CREDIT,
+        .received_at = relay_mono_now(),
+    };
+    relay_arena_init(&out->arena, MAX_REQUEST_BYTES);
+    relay_code code = read_message(out, m, rules, e);
+    if (code != RELAY_OK) relay_request_fini(out);
+    return code;
+}
+
+void relay_request_fini(relay_request *r) {
+    relay_arena_fini(&r->arena);
+}
