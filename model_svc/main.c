@@ -1,0 +1,222 @@
+// relay-model: wiring only. Flags, then the port with health NOT_SERVING, then the model, then SERVING; on SIGTERM the
+// way back.
+//
+//   SIGTERM   NOT_SERVING; new requests get UNAVAILABLE; running answers may finish within --drain-seconds, and what is
+//             left then ends with FINISH_REASON_DRAINED; exit 0
+//   again     the same without the wait
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/admin_http.h"
+#include "common/daemon.h"
+#include "common/gguf.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/rpc_server.h"
+#include "common/rpc_standard.h"
+#include "common/version.h"
+#include "common/vocab.h"
+#include "kernels/kernels.h"
+#include "model_svc/engine.h"
+#include "model_svc/model.h"
+#include "model_svc/service.h"
+#include "model_svc/settings.h"
+
+static const int64_t DEAD_ENGINE_US = 60 * 1000000LL; // a step that takes longer has hung
+static const int64_t DRAIN_POLL_US = 20000;
+static const int64_t FLUSH_US = 2 * 1000000LL; // for last messages to leave once everything has ended
+
+// Everything that is made at start, in that order, and destroyed in the other.
+typedef struct process {
+    relay_metrics *metrics;
+    relay_rpc_server *server;
+    bool is_started; // the server takes calls
+    relay_rpc_health *health;
+    relay_rpc_reflection *reflection;
+    relay_model_service *service;
+    relay_admin_http *admin;
+    relay_gguf *file;
+    relay_vocab *vocab;
+    relay_model *model;
+    relay_engine *engine;
+    _Atomic(relay_engine *) alive_engine; // what /healthz asks; NULL while there is none
+    _Atomic bool is_ready;
+} process;
+
+static bool is_healthy(void *arg, char *why, unsigned long why_cap) {
+    process *p = arg;
+    const relay_engine *engine = atomic_load(&p->alive_engine);
+    if (engine == NULL || relay_engine_is_alive(engine, DEAD_ENGINE_US)) return true;
+    snprintf(why, why_cap, "no step has ended for %lld s", (long long)(DEAD_ENGINE_US / 1000000));
+    return false;
+}
+
+static bool is_ready(void *arg, char *why, unsigned long why_cap) {
+    process *p = arg;
+    if (atomic_load(&p->is_ready)) return true;
+    snprintf(why, why_cap, "not serving");
+    return false;
+}
+
+static void set_ready(process *p, bool ready) {
+    atomic_store(&p->is_ready, ready);
+    relay_rpc_health_set(p->health, ready);
+}
+
+// The ports, open while the model is still being loaded: probes get an answer from the first second.
+static relay_code open_ports(process *p, const relay_model_settings *s, relay_err *e) {
+    static const char *const services[] = {RELAY_MODEL_SERVICE_NAME};
+    p->metrics = relay_metrics_create();
+    relay_metrics_add_process(p->metrics);
+    relay_rpc_server_opts opts = {
+        .listen = s->listen,
+        .max_calls = (uint32_t)s->max_calls,
+        .keepalive_time_ms = (uint32_t)s->keepalive_ms,
+        .metrics = p->metrics,
+    };
+    relay_code code = relay_rpc_server_create(&p->server, &opts, e);
+    if (code != RELAY_OK) return code;
+    p->health = relay_rpc_health_create(p->server, services, 1);
+    p->reflection = relay_rpc_reflection_create(p->server, services, 1);
+    p->service = relay_model_service_create(p->server, p->metrics);
+    if (s->admin_listen[0] != '\0') {
+        relay_admin_http_opts admin = {
+            .listen = s->admin_listen, .metrics = p->metrics, .is_healthy = is_healthy, .is_ready = is_ready, .arg = p};
+        code = relay_admin_http_start(&p->admin, &admin, e);
+        if (code != RELAY_OK) return code;
+    }
+    code = relay_rpc_server_start(p->server, e);
+    if (code != RELAY_OK) return code;
+    p->is_started = true;
+    uint16_t port = relay_rpc_server_port(p->server);
+    uint16_t admin_port = p->admin == NULL ? 0 : relay_admin_http_port(p->admin);
+    RELAY_LOG(RELAY_LOG_INFO, "ports open", "version=%s grpc_port=%u admin_port=%u", RELAY_VERSION, port, admin_port);
+    return s->port_file[0] == '\0' ? RELAY_OK : relay_daemon_write_port_file(s->port_file, port, admin_port, e);
+}
+
+static relay_code load(process *p, const relay_model_settings *s, relay_err *e) {
+    relay_mono_us begin = relay_mono_now();
+    const relay_kernels *kernels;
+    relay_code code = relay_kernels_choose(&kernels, s->kernels[0] == '\0' ? NULL : s->kernels, e);
+    if (code != RELAY_OK) return code;
+    code = relay_gguf_open(&p->file, s->model, e);
+    if (code != RELAY_OK) return code;
+    code = relay_vocab_load_gguf(&p->vocab, p->file, e);
+    if (code != RELAY_OK) return code;
+    const char *slash = strrchr(s->model, '/');
+    relay_model_opts model_opts = {
+        .kernels = kernels,
+        .n_threads = (uint32_t)s->threads,
+        .kv_type = strcmp(s->kv_type, "f32") == 0 ? RELAY_KV_F32 : RELAY_KV_F16,
+        .kv_bytes = s->kv_memory,
+        .max_context = (uint32_t)s->max_context,
+        .max_rows = (uint32_t)s->token_budget,
+        .max_sequences = (uint32_t)s->max_running,
+    };
+    code = relay_model_load(&p->model, p->file, slash == NULL ? s->model : slash + 1, &model_opts, e);
+    if (code != RELAY_OK) return code;
+    relay_gguf_close(p->file);
+    p->file = NULL;
+
+    const relay_model_info *info = relay_model_get_info(p->model);
+    relay_engine_opts engine_opts = {
+        .model_ops = &relay_model_decoder_ops,
+        .model = p->model,
+        .n_groups = info->n_groups,
+        .max_context = info->max_context,
+        .max_running = (uint32_t)s->max_running,
+        .token_budget = (uint32_t)s->token_budget,
+        .prompt_chunk = (uint32_t)s->prompt_chunk,
+        .max_queued_requests = (uint32_t)s->max_queued_requests,
+        .max_queued_tokens = (uint64_t)s->max_queued_tokens,
+        .publish = relay_model_service_publish,
+        .publish_arg = p->service,
+        .metrics = p->metrics,
+    };
+    memcpy(engine_opts.groups, info->groups, sizeof engine_opts.groups);
+    code = relay_engine_create(&p->engine, &engine_opts, e);
+    if (code != RELAY_OK) return code;
+    relay_model_service_serve(p->service, p->engine, info, p->vocab, kernels->name);
+    atomic_store(&p->alive_engine, p->engine);
+    RELAY_LOG(
+        RELAY_LOG_INFO, "model loaded",
+        "model=%s architecture=%s weights=%s weight_bytes=%llu kv_type=%s kv_bytes=%llu max_context=%u kernels=%s "
+        "load_ms=%lld",
+        info->name, info->architecture, info->weight_format, (unsigned long long)info->weight_bytes, s->kv_type,
+        (unsigned long long)info->kv_bytes, info->max_context, kernels->name,
+        (long long)((relay_mono_now() - begin) / 1000));
+    return RELAY_OK;
+}
+
+static void wait_until_idle(const process *p, int64_t drain_seconds) {
+    relay_mono_us deadline = relay_mono_now() + drain_seconds * 1000000;
+    while (relay_mono_now() < deadline) {
+        relay_engine_load now;
+        relay_engine_get_load(p->engine, &now);
+        if (now.running == 0 && now.waiting == 0) return;
+        if (relay_daemon_wait(2, relay_mono_now() + DRAIN_POLL_US)) return;
+    }
+}
+
+static void hurry(void *arg) {
+    relay_rpc_server_hurry(arg);
+}
+
+static void drain(process *p, const relay_model_settings *s) {
+    RELAY_LOG(RELAY_LOG_INFO, "draining", "drain_seconds=%lld", (long long)s->drain_seconds);
+    set_ready(p, false);
+    relay_model_service_drain(p->service);
+    wait_until_idle(p, s->drain_seconds);
+    relay_engine_stop(p->engine);
+    relay_daemon_on_second_signal(hurry, p->server);
+}
+
+static void close_all(process *p) {
+    if (p->is_started) relay_rpc_health_close_watches(p->health);
+    if (p->is_started) relay_rpc_server_drain(p->server, FLUSH_US);
+    relay_daemon_on_second_signal(NULL, NULL);
+    relay_admin_http_stop(p->admin);
+    relay_model_service_destroy(p->service);
+    relay_engine_destroy(p->engine);
+    relay_model_destroy(p->model);
+    relay_vocab_destroy(p->vocab);
+    relay_gguf_close(p->file);
+    relay_rpc_server_destroy(p->server);
+    relay_rpc_reflection_destroy(p->reflection);
+    relay_rpc_health_destroy(p->health);
+    relay_metrics_destroy(p->metrics);
+}
+
+int main(int argc, char **argv) {
+    relay_model_settings s;
+    relay_err e = {0};
+    bool help_shown = false;
+    if (relay_model_settings_read(&s, argc, argv, &help_shown, &e) != RELAY_OK) {
+        fprintf(stderr, "relay-model: %s\n", e.message);
+        return 2;
+    }
+    if (help_shown) return 0;
+    relay_log_level level = RELAY_LOG_INFO;
+    relay_log_level_parse(s.log_level, &level);
+    relay_log_init(level, strcmp(s.log_format, "json") == 0 ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
+    relay_daemon_start();
+
+    process p = {0};
+    relay_code code = open_ports(&p, &s, &e);
+    if (code == RELAY_OK) code = load(&p, &s, &e);
+    if (code == RELAY_OK) {
+        relay_daemon_ready();
+        set_ready(&p, true);
+        RELAY_LOG(RELAY_LOG_INFO, "serving", "model=%s", relay_model_get_info(p.model)->name);
+        relay_daemon_wait(1, RELAY_NEVER_US);
+        drain(&p, &s);
+    } else {
+        RELAY_LOG(RELAY_LOG_ERROR, "cannot start", "error=%s", e.message);
+    }
+    close_all(&p);
+    int status = code == RELAY_OK ? 0 : 1;
+    RELAY_LOG(RELAY_LOG_INFO, "stopped", "status=%d", status);
+    return status;
+}

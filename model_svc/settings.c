@@ -1,0 +1,76 @@
+#include "model_svc/settings.h"
+
+#include "common/config.h"
+
+relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **argv, bool *help_shown, relay_err *e) {
+    *s = (relay_model_settings){
+        .listen = "127.0.0.1:50052",
+        .admin_listen = "127.0.0.1:0",
+        .kernels = "",
+        .kv_type = "f16",
+        .log_level = "info",
+        .log_format = "text",
+        .port_file = "",
+        .max_running = 64,
+        .token_budget = 512,
+        .max_queued_requests = 1024,
+        .max_queued_tokens = 1 << 20,
+        .drain_seconds = 45,
+        .keepalive_ms = 60000,
+        .max_calls = 2048,
+    };
+    const relay_config_entry entries[] = {
+        {"model", RELAY_CONFIG_STRING, &s->model, .metavar = "FILE", .help = "the model, a GGUF file; required"},
+        {"listen", RELAY_CONFIG_STRING, &s->listen, .metavar = "HOST:PORT",
+         .help = "where gRPC is served; port 0 picks a free one"},
+        {"admin-listen", RELAY_CONFIG_STRING, &s->admin_listen, .metavar = "HOST:PORT",
+         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere"},
+        {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that compute; 0: one a processor"},
+        {"kernels", RELAY_CONFIG_STRING, &s->kernels, .metavar = "NAME",
+         .help = "kernels to compute with; empty: the fastest that this processor runs"},
+        {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, .metavar = "TYPE", .help = "how keys and values are kept",
+         .choices = "f16|f32"},
+        {"kv-memory", RELAY_CONFIG_BYTES, &s->kv_memory, .metavar = "BYTES",
+         .help = "memory for keys and values; 0: 1 GiB, or less where the context needs less"},
+        {"max-context", RELAY_CONFIG_INT, &s->max_context, 0, 1 << 24, "TOKENS",
+         .help = "most tokens of one sequence, answer included; 0: what the model was trained for"},
+        {"max-running", RELAY_CONFIG_INT, &s->max_running, 1, 4096, "N", .help = "sequences computed at a time"},
+        {"token-budget", RELAY_CONFIG_INT, &s->token_budget, 1, 1 << 16, "N",
+         .help = "most tokens computed in one step; at least max-running"},
+        {"prompt-chunk", RELAY_CONFIG_INT, &s->prompt_chunk, 0, 1 << 16, "N",
+         .help = "most prompt tokens of one sequence in a step; 0: what the budget leaves"},
+        {"max-queued-requests", RELAY_CONFIG_INT, &s->max_queued_requests, 1, 1 << 20, "N",
+         .help = "requests that may wait; more are refused"},
+        {"max-queued-tokens", RELAY_CONFIG_INT, &s->max_queued_tokens, 1, 1LL << 32, "N",
+         .help = "prompt tokens that may wait; more are refused"},
+        {"max-calls", RELAY_CONFIG_INT, &s->max_calls, 1, 1 << 16, "N", .help = "gRPC calls open at a time"},
+        {"drain-seconds", RELAY_CONFIG_INT, &s->drain_seconds, 0, 86400, "N",
+         .help = "how long running answers may go on after SIGTERM"},
+        {"keepalive-ms", RELAY_CONFIG_INT, &s->keepalive_ms, 10, 1 << 30, "MS",
+         .help = "how long a connection may be silent before it is asked whether it lives"},
+        {"log-level", RELAY_CONFIG_STRING, &s->log_level, .metavar = "LEVEL", .help = "least level that is logged",
+         .choices = "debug|info|warn|error"},
+        {"log-format", RELAY_CONFIG_STRING, &s->log_format, .metavar = "FORMAT", .help = "key=value text or JSON",
+         .choices = "text|json"},
+        {"port-file", RELAY_CONFIG_STRING, &s->port_file, .metavar = "FILE",
+         .help = "written with the ports once they are bound"},
+    };
+    const relay_config config = {
+        .program = "relay-model",
+        .env_prefix = "RELAY_MODEL",
+        .usage = "--model FILE [flags]",
+        .summary = "Serves a model: token ids in, token ids out, over gRPC (relay.v1.ModelService).",
+        .entries = entries,
+        .n_entries = sizeof entries / sizeof entries[0],
+    };
+    relay_code code = relay_config_parse(&config, argc, argv, NULL, NULL, help_shown, e);
+    if (code != RELAY_OK || *help_shown) return code;
+    if (s->model == NULL || s->model[0] == '\0') {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--model is not set; it names the GGUF file to serve");
+    }
+    if (s->token_budget < s->max_running) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--token-budget is %lld; it must be at least --max-running, %lld",
+                          (long long)s->token_budget, (long long)s->max_running);
+    }
+    return RELAY_OK;
+}

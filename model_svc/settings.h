@@ -1,0 +1,22 @@
+// The flags of relay-model, with their defaults, ranges and help.
+#ifndef RELAY_MODEL_SVC_SETTINGS_H
+#define RELAY_MODEL_SVC_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+// As the flags of the same names (settings.c). Strings are never NULL after a read.
+typedef struct relay_model_settings {
+    const char *model, *listen, *admin_listen, *kernels, *kv_type, *log_level, *log_format, *port_file;
+    uint64_t kv_memory;
+    int64_t threads, max_context, max_running, token_budget, prompt_chunk, max_queued_requests, max_queued_tokens;
+    int64_t drain_seconds, keepalive_ms, max_calls;
+} relay_model_settings;
+
+// From argv and the environment. OK with *help_shown where --help was asked for.
+relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **argv, bool *help_shown,
+                                     relay_err *e) RELAY_NODISCARD;
+
+#endif
