@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fingerprint.h"
 #include "common/ident.h"
-#include "common/vocab.h"
 
 enum { MAX_REQUEST_BYTES = 64 << 20 };
 
@@ -69,26 +69,6 @@ relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_bo
     }
     *out = relay_arena_copy(&r->arena, (const char *)value.data, value.len);
     return *out == NULL ? too_large(e) : RELAY_OK;
-}
-
-relay_code relay_request_check_fingerprint(ProtobufCBinaryData got, const uint8_t *want, relay_err *e) {
-    if (got.len != RELAY_FINGERPRINT_BYTES) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer_fingerprint has %zu bytes; it is %d bytes long",
-                          got.len, RELAY_FINGERPRINT_BYTES);
-    }
-    if (memcmp(got.data, want, RELAY_FINGERPRINT_BYTES) == 0) return RELAY_OK;
-    char got_hex[2 * RELAY_FINGERPRINT_BYTES + 1], want_hex[2 * RELAY_FINGERPRINT_BYTES + 1];
-    relay_ident_hex(got_hex, got.data, RELAY_FINGERPRINT_BYTES);
-    relay_ident_hex(want_hex, want, RELAY_FINGERPRINT_BYTES);
-    return relay_fail(e, RELAY_FAILED_PRECONDITION,
-                      "tokenizer_fingerprint is %s, but this model's vocabulary is %s: the ids would mean other text",
-                      got_hex, want_hex);
-}
-
-static relay_code check_fingerprint(const Relay__V1__GenerateTokensRequest *m, const relay_request_rules *rules,
-                                    relay_err *e) {
-    if (!m->has_tokenizer_fingerprint) return RELAY_OK;
-    return relay_request_check_fingerprint(m->tokenizer_fingerprint, rules->fingerprint, e);
 }
 
 // Prompt and resumed output, one behind the other.
@@ -294,8 +274,11 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
                                const relay_request_rules *rules, relay_err *e) {
     relay_code code = relay_request_label(r, &r->request_id, m->has_request_id, m->request_id, "request_id", e);
     if (code != RELAY_OK) return code;
-    code = check_fingerprint(m, rules, e); // before the ids: of another vocabulary they may be out of range
-    if (code != RELAY_OK) return code;
+    if (m->has_tokenizer_fingerprint) { // before the ids: those of another vocabulary may be out of range
+        ProtobufCBinaryData got = m->tokenizer_fingerprint;
+        code = relay_fingerprint_check(got.data, got.len, rules->fingerprint, e);
+        if (code != RELAY_OK) return code;
+    }
     code = read_tokens(r, m, rules, e);
     if (code != RELAY_OK) return code;
     code = relay_request_label(r, &r->sequence_id, m->has_sequence_id, m->sequence_id, "sequence_id", e);

@@ -34,8 +34,6 @@ relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateToken
 // A label of a message as text for logs: at most RELAY_MAX_LABEL_BYTES, no NUL; "" where it is unset.
 relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_boolean is_set, ProtobufCBinaryData value,
                                const char *field, relay_err *e) RELAY_NODISCARD;
-// FAILED_PRECONDITION naming both where a client's ids are of another vocabulary than `want`.
-relay_code relay_request_check_fingerprint(ProtobufCBinaryData got, const uint8_t *want, relay_err *e) RELAY_NODISCARD;
 // Frees what it owns. An empty one is fine.
 void relay_request_fini(relay_request *r);
 

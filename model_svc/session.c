@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fingerprint.h"
 #include "common/log.h"
 #include "common/message.h"
 #include "model_svc/service_internal.h"
@@ -218,7 +219,8 @@ static relay_code take_hello(relay_session *session, const Relay__V1__SessionHel
     if (!m->has_tokenizer_fingerprint) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "hello.tokenizer_fingerprint is not set");
     }
-    code = relay_request_check_fingerprint(m->tokenizer_fingerprint, serving->rules.fingerprint, e);
+    code = relay_fingerprint_check(m->tokenizer_fingerprint.data, m->tokenizer_fingerprint.len,
+                                   serving->rules.fingerprint, e);
     if (code != RELAY_OK) return code;
     session->is_greeted = true;
 

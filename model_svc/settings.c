@@ -1,5 +1,7 @@
 #include "model_svc/settings.h"
 
+#include <stddef.h>
+
 #include "common/config.h"
 
 relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **argv, bool *help_shown, relay_err *e) {

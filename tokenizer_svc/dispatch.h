@@ -1,0 +1,19 @@
+// A call's message handed from its queue thread to a worker.
+#ifndef RELAY_TOKENIZER_SVC_DISPATCH_H
+#define RELAY_TOKENIZER_SVC_DISPATCH_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/rpc_server.h"
+#include "common/status.h"
+#include "tokenizer_svc/workers.h"
+
+// Runs on a worker. The message has been checked (known fields and values, text that is UTF-8); it is borrowed until
+// the handler returns. OK: the handler has answered the call, or somebody will who holds a reference. An error ends the
+// call.
+typedef relay_code (*relay_handler)(relay_rpc_call *call, const ProtobufCMessage *message, relay_err *e);
+
+// Inside on_message. Ends the call with RESOURCE_EXHAUSTED where the workers have too much to do.
+void relay_dispatch(relay_workers *workers, relay_rpc_call *call, relay_handler handler);
+
+#endif

@@ -1,0 +1,299 @@
+#include "tokenizer_svc/text_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fingerprint.h"
+#include "common/gguf.h"
+#include "common/log.h"
+#include "common/utf8.h"
+
+enum { MAX_TEMPLATES = 16 };
+
+typedef struct named_template {
+    char *name;                    // "" for the default one
+    relay_chat_template *compiled; // NULL: see `error`
+    char error[RELAY_ERR_MESSAGE_MAX];
+} named_template;
+
+struct relay_text_model {
+    char *name;
+    relay_vocab *vocab;
+    relay_tokenizer *tokenizer;
+    named_template templates[MAX_TEMPLATES]; // the default one first, where there is one
+    uint32_t n_templates;
+    bool has_default;
+    // Owned texts of the special tokens, NULL where there is none.
+    char *bos_token, *eos_token, *unk_token, *pad_token;
+};
+
+// ---- Load
+
+static relay_code load_name(relay_text_model *m, const relay_gguf *g, const char *path, const char *name,
+                            relay_err *e) {
+    size_t len = strlen(name);
+    if (len == 0) {
+        bool found;
+        relay_code code = relay_gguf_string(g, "general.name", &name, &len, &found, e);
+        if (code != RELAY_OK) return code;
+        if (!found || len == 0) {
+            const char *slash = strrchr(path, '/');
+            name = slash == NULL ? path : slash + 1;
+            len = strlen(name);
+        }
+    }
+    m->name = relay_strndup(name, len);
+    relay_utf8_repair(m->name, strlen(m->name));
+    return RELAY_OK;
+}
+
+// What templates write for a special token. Names that are no text cannot stand in one.
+static char *special_text(const relay_vocab *v, uint32_t id) {
+    const relay_token *t = relay_vocab_token(v, id);
+    return relay_utf8_is_valid(t->bytes, t->len) ? relay_strndup(t->bytes, t->len) : NULL;
+}
+
+static relay_code load_special_texts(relay_text_model *m, const relay_gguf *g, relay_err *e) {
+    const relay_vocab *v = m->vocab;
+    uint32_t id;
+    if (relay_vocab_bos(v, &id)) m->bos_token = special_text(v, id);
+    if (relay_vocab_unk(v, &id)) m->unk_token = special_text(v, id);
+    if (relay_vocab_pad(v, &id)) m->pad_token = special_text(v, id);
+    // Of all the ids that end an answer templates know the file's own.
+    uint64_t eos;
+    bool found;
+    relay_code code = relay_gguf_u64(g, "tokenizer.ggml.eos_token_id", 0, relay_vocab_size(v) - 1, &eos, &found, e);
+    if (code == RELAY_OK && found) m->eos_token = special_text(v, (uint32_t)eos);
+    return code;
+}
+
+static relay_code load_template(relay_text_model *m, const relay_gguf *g, const char *key, const char *name,
+                                size_t name_len, relay_err *e) {
+    const char *source;
+    size_t len;
+    bool found;
+    relay_code code = relay_gguf_string(g, key, &source, &len, &found, e);
+    if (code != RELAY_OK || !found) return code;
+    named_template *t = &m->templates[m->n_templates++];
+    t->name = relay_strndup(name, name_len);
+    relay_err compile_error;
+    if (relay_chat_template_compile(&t->compiled, source, len, &compile_error) != RELAY_OK) {
+        snprintf(t->error, sizeof t->error, "%s", compile_error.message);
+        RELAY_LOG(RELAY_LOG_WARN, "chat template does not compile", "key=%s error=%s", key, t->error);
+    }
+    return RELAY_OK;
+}
+
+static relay_code load_templates(relay_text_model *m, const relay_gguf *g, relay_err *e) {
+    relay_code code = load_template(m, g, "tokenizer.chat_template", "", 0, e);
+    if (code != RELAY_OK) return code;
+    m->has_default = m->n_templates != 0;
+    uint64_t n;
+    bool found;
+    code = relay_gguf_string_array(g, "tokenizer.chat_templates", &n, &found, e);
+    if (code != RELAY_OK) return code;
+    for (uint64_t i = 0; found && i < n; i++) {
+        const char *name;
+        size_t len;
+        relay_gguf_string_at(g, "tokenizer.chat_templates", i, &name, &len);
+        char key[256];
+        if (m->n_templates == MAX_TEMPLATES || len > 128 || !relay_utf8_is_valid(name, len)) {
+            return relay_fail(
+                e, RELAY_INVALID_ARGUMENT,
+                "tokenizer.chat_templates[%llu]: at most %d templates are read, with names of at most 128 "
+                "bytes of UTF-8",
+                (unsigned long long)i, MAX_TEMPLATES);
+        }
+        snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)len, name);
+        code = load_template(m, g, key, name, len, e);
+        if (code != RELAY_OK) return code;
+    }
+    return RELAY_OK;
+}
+
+relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name, relay_err *e) {
+    *out = NULL;
+    relay_gguf *g = NULL;
+    relay_text_model *m = relay_calloc(1, sizeof *m);
+    relay_code code = relay_gguf_open(&g, path, e);
+    if (code == RELAY_OK) code = load_name(m, g, path, name, e);
+    if (code == RELAY_OK) code = relay_vocab_load_gguf(&m->vocab, g, e);
+    if (code == RELAY_OK) code = relay_tokenizer_load_gguf(&m->tokenizer, g, m->vocab, e);
+    if (code == RELAY_OK) code = load_special_texts(m, g, e);
+    if (code == RELAY_OK) code = load_templates(m, g, e);
+    relay_gguf_close(g);
+    if (code == RELAY_OK) {
+        *out = m;
+    } else {
+        relay_text_model_destroy(m);
+    }
+    return code;
+}
+
+void relay_text_model_destroy(relay_text_model *m) {
+    if (m == NULL) return;
+    for (uint32_t i = 0; i < m->n_templates; i++) {
+        free(m->templates[i].name);
+        relay_chat_template_destroy(m->templates[i].compiled);
+    }
+    relay_tokenizer_destroy(m->tokenizer);
+    relay_vocab_destroy(m->vocab);
+    free(m->name);
+    free(m->bos_token);
+    free(m->eos_token);
+    free(m->unk_token);
+    free(m->pad_token);
+    free(m);
+}
+
+// ---- What it is
+
+const char *relay_text_model_name(const relay_text_model *m) {
+    return m->name;
+}
+
+const relay_vocab *relay_text_model_vocab(const relay_text_model *m) {
+    return m->vocab;
+}
+
+const relay_tokenizer *relay_text_model_tokenizer(const relay_text_model *m) {
+    return m->tokenizer;
+}
+
+bool relay_text_model_has_chat_template(const relay_text_model *m) {
+    return m->has_default;
+}
+
+uint32_t relay_text_model_template_count(const relay_text_model *m) {
+    return m->n_templates - (m->has_default ? 1 : 0);
+}
+
+const char *relay_text_model_template_name(const relay_text_model *m, uint32_t i) {
+    return m->templates[i + (m->has_default ? 1 : 0)].name;
+}
+
+// ---- Checks
+
+relay_code relay_text_model_check_name(const relay_text_model *m, protobuf_c_boolean is_set, ProtobufCBinaryData name,
+                                       relay_err *e) {
+    if (!is_set || (name.len == strlen(m->name) && memcmp(name.data, m->name, name.len) == 0)) return RELAY_OK;
+    int shown = name.len > 128 ? 128 : (int)name.len;
+    return relay_fail(e, RELAY_NOT_FOUND, "model \"%.*s\" is not served here; \"%s\" is", shown,
+                      (const char *)name.data, m->name);
+}
+
+relay_code relay_text_model_check_fingerprint(const relay_text_model *m, protobuf_c_boolean is_set,
+                                              ProtobufCBinaryData fingerprint, relay_err *e) {
+    if (!is_set) return RELAY_OK;
+    return relay_fingerprint_check(fingerprint.data, fingerprint.len, relay_vocab_fingerprint(m->vocab), e);
+}
+
+relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t *ids, size_t n, const char *field,
+                                      relay_err *e) {
+    uint32_t size = relay_vocab_size(m->vocab);
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= size) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%zu] is %u; ids are below %u, the size of the vocabulary",
+                              field, i, ids[i], size);
+        }
+    }
+    return RELAY_OK;
+}
+
+// ---- Chats
+
+static relay_code find_template(const relay_text_model *m, const Relay__V1__Chat *chat, const relay_chat_template **out,
+                                relay_err *e) {
+    ProtobufCBinaryData name = chat->has_template_name ? chat->template_name : (ProtobufCBinaryData){0};
+    for (uint32_t i = 0; i < m->n_templates; i++) {
+        const named_template *t = &m->templates[i];
+        if (name.len != strlen(t->name) || (name.len != 0 && memcmp(name.data, t->name, name.len) != 0)) continue;
+        *out = t->compiled;
+        if (t->compiled != NULL) return RELAY_OK;
+        return relay_fail(e, RELAY_FAILED_PRECONDITION, "the chat template of model \"%s\" does not compile: %s",
+                          m->name, t->error);
+    }
+    if (name.len == 0) {
+        return relay_fail(e, RELAY_FAILED_PRECONDITION, "model \"%s\" has no chat template; send a prompt instead",
+                          m->name);
+    }
+    int shown = name.len > 128 ? 128 : (int)name.len;
+    return relay_fail(e, RELAY_NOT_FOUND, "chat.template_name: model \"%s\" has no template \"%.*s\"", m->name, shown,
+                      (const char *)name.data);
+}
+
+relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
+                                   const relay_chat_template *custom, relay_rendered *out, relay_err *e) {
+    for (size_t i = 0; i < chat->n_messages; i++) {
+        if (chat->messages[i]->n_token_ids != 0) {
+            return relay_fail(e, RELAY_UNIMPLEMENTED,
+                              "chat.messages[%zu].token_ids is not supported by this build; leave it empty", i);
+        }
+    }
+    relay_code code = RELAY_OK;
+    if (custom == NULL) {
+        code = find_template(m, chat, &custom, e);
+    } else if (chat->has_template_name) {
+        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat.template_name and template are both set");
+    }
+    if (code != RELAY_OK) return code;
+    relay_chat_tokens tokens = {
+        .bos_token = m->bos_token,
+        .eos_token = m->eos_token,
+        .unk_token = m->unk_token,
+        .pad_token = m->pad_token,
+    };
+    return relay_chat_template_render(custom, chat, &tokens, out, e);
+}
+
+// Stretches of one origin. Owned; count in *n.
+static relay_text_span *split_by_origin(const relay_rendered *r, size_t *n) {
+    size_t count = 0;
+    for (size_t i = 0; i < r->len; i++)
+        count += i == 0 || r->is_template[i] != r->is_template[i - 1];
+    relay_text_span *spans = relay_calloc(count == 0 ? 1 : count, sizeof *spans);
+    relay_text_span *last = NULL;
+    for (size_t i = 0; i < r->len; i++) {
+        if (i == 0 || r->is_template[i] != r->is_template[i - 1]) {
+            last = last == NULL ? spans : last + 1;
+            *last = (relay_text_span){.text = r->text + i, .parse_special = r->is_template[i] != 0};
+        }
+        last->len++;
+    }
+    *n = count;
+    return spans;
+}
+
+static void prepend(relay_encoding *enc, uint32_t id) {
+    if (enc->n == enc->cap) {
+        enc->cap = enc->cap + 16;
+        enc->ids = relay_realloc(enc->ids, enc->cap * sizeof *enc->ids);
+        if (enc->offset_begin != NULL) {
+            enc->offset_begin = relay_realloc(enc->offset_begin, enc->cap * sizeof *enc->offset_begin);
+            enc->offset_end = relay_realloc(enc->offset_end, enc->cap * sizeof *enc->offset_end);
+        }
+    }
+    memmove(enc->ids + 1, enc->ids, enc->n * sizeof *enc->ids);
+    enc->ids[0] = id;
+    if (enc->offset_begin != NULL) {
+        memmove(enc->offset_begin + 1, enc->offset_begin, enc->n * sizeof *enc->offset_begin);
+        memmove(enc->offset_end + 1, enc->offset_end, enc->n * sizeof *enc->offset_end);
+        enc->offset_begin[0] = enc->offset_end[0] = 0;
+    }
+    enc->n++;
+}
+
+relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
+                                            bool want_offsets, relay_encoding *enc, relay_err *e) {
+    size_t n_spans;
+    relay_text_span *spans = split_by_origin(rendered, &n_spans);
+    relay_encode_opts opts = {.want_offsets = want_offsets};
+    relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
+    free(spans);
+    if (code != RELAY_OK) return code;
+    uint32_t bos;
+    bool adds_bos = relay_tokenizer_adds_bos(m->tokenizer) && relay_vocab_bos(m->vocab, &bos);
+    if (adds_bos && (enc->n == 0 || enc->ids[0] != bos)) prepend(enc, bos);
+    return RELAY_OK;
+}

@@ -1,0 +1,54 @@
+// What the text service knows of one model: its name, vocabulary, tokenizer and chat templates. Immutable after load;
+// any number of threads.
+#ifndef RELAY_TOKENIZER_SVC_TEXT_MODEL_H
+#define RELAY_TOKENIZER_SVC_TEXT_MODEL_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "common/vocab.h"
+#include "relay/v1/chat.pb-c.h"
+#include "tokenizer_svc/chat_template.h"
+#include "tokenizer_svc/tokenizer.h"
+
+typedef struct relay_text_model relay_text_model;
+
+// From a GGUF file. `name` is what clients call it, "" for the file's general.name. A chat template that does not
+// compile is no error here: whoever asks for it is told.
+relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name,
+                                 relay_err *e) RELAY_NODISCARD;
+void relay_text_model_destroy(relay_text_model *m);
+
+const char *relay_text_model_name(const relay_text_model *m);
+const relay_vocab *relay_text_model_vocab(const relay_text_model *m);
+const relay_tokenizer *relay_text_model_tokenizer(const relay_text_model *m);
+bool relay_text_model_has_chat_template(const relay_text_model *m);
+// Names of the templates beside the default one.
+uint32_t relay_text_model_template_count(const relay_text_model *m);
+const char *relay_text_model_template_name(const relay_text_model *m, uint32_t i);
+
+// NOT_FOUND where a client asks for a model by another name; unset means this one.
+relay_code relay_text_model_check_name(const relay_text_model *m, protobuf_c_boolean is_set, ProtobufCBinaryData name,
+                                       relay_err *e) RELAY_NODISCARD;
+// FAILED_PRECONDITION naming both where a client's ids are of another vocabulary; unset is fine.
+relay_code relay_text_model_check_fingerprint(const relay_text_model *m, protobuf_c_boolean is_set,
+                                              ProtobufCBinaryData fingerprint, relay_err *e) RELAY_NODISCARD;
+// INVALID_ARGUMENT naming the first id that is not below the vocabulary's size.
+relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t *ids, size_t n, const char *field,
+                                      relay_err *e) RELAY_NODISCARD;
+
+// Renders with the template that `chat` names, or with `custom` where that is given. FAILED_PRECONDITION where there is
+// none.
+relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
+                                   const relay_chat_template *custom, relay_rendered *out,
+                                   relay_err *e) RELAY_NODISCARD;
+// Tokenizes a rendered chat: names of special tokens count only where the template wrote them, so that no message can
+// pretend to be another role's. BOS is added where the tokenizer file asks for it and the template has not done it.
+// Appends to *enc, which is empty.
+relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
+                                            bool want_offsets, relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
+
+#endif
