@@ -1,6 +1,5 @@
 #include "model_svc/service_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,27 +57,11 @@ relay_code relay_answer_submit(relay_answer *a, relay_answer_stream *stream, rel
     return RELAY_OK;
 }
 
-static void observe_end(relay_model_service *s, const relay_answer *a) {
-    const relay_event *end = &a->end;
-    if (end->kind == RELAY_EVENT_FAILED) {
-        relay_counter_add(s->failed, 1);
-        return;
-    }
-    relay_counter_add(s->finished[end->finish], 1);
-    relay_mono_us received_at = a->request.received_at;
-    relay_histogram_observe(s->queue_seconds, (double)end->queue_us / 1e6);
-    relay_histogram_observe(s->total_seconds, (double)(relay_mono_now() - received_at) / 1e6);
-    if (a->first_token_at != 0) {
-        relay_histogram_observe(s->first_token_seconds, (double)(a->first_token_at - received_at) / 1e6);
-    }
-}
-
 void relay_answer_release(relay_answer *a) {
     relay_model_service *s = a->stream->service;
     relay_rpc_call *call = a->stream->call;
     unlist_answer(s, a);
     relay_answer_log_end(a);
-    if (s->failed != NULL) observe_end(s, a);
     relay_answer_destroy(a);
     relay_rpc_call_unref(call);
 }
@@ -91,6 +74,7 @@ void relay_answer_stream_cut(relay_answer_stream *stream) {
                (unsigned long long)relay_rpc_call_outbox_used(stream->call));
     RELAY_LOG(RELAY_LOG_WARN, "slow reader cut off", "peer=%s method=%s", relay_rpc_call_peer(stream->call),
               relay_rpc_call_method(stream->call)->path);
+    if (stream->service->slow_readers != NULL) relay_counter_add(stream->service->slow_readers, 1);
     relay_rpc_call_abort(stream->call, e.code, &e);
 }
 
@@ -189,26 +173,6 @@ static void *run_ticker(void *arg) {
     return NULL;
 }
 
-static void make_metrics(relay_model_service *s, relay_metrics *m) {
-    static const char finished_name[] = "relay_requests_finished_total";
-    static const char finished_help[] = "Requests that ended with an answer, by finish reason.";
-    for (uint32_t i = 0; i < RELAY_FINISH_REASONS; i++) {
-        const ProtobufCEnumValue *v =
-            protobuf_c_enum_descriptor_get_value(&relay__v1__finish_reason__descriptor, (int)i);
-        char labels[64];
-        snprintf(labels, sizeof labels, "reason=\"%s\"", v->name + strlen("FINISH_REASON_"));
-        s->finished[i] = relay_metrics_counter(m, finished_name, finished_help, labels);
-    }
-    s->failed = relay_metrics_counter(m, "relay_requests_failed_total", "Requests that ended with an error.", NULL);
-    s->first_token_seconds =
-        relay_metrics_histogram(m, "relay_request_first_token_seconds", "From receipt to the first token.", NULL,
-                                relay_latency_bounds, relay_latency_bounds_count);
-    s->queue_seconds = relay_metrics_histogram(m, "relay_request_queue_seconds", "From receipt to admission.", NULL,
-                                               relay_latency_bounds, relay_latency_bounds_count);
-    s->total_seconds = relay_metrics_histogram(m, "relay_request_seconds", "From receipt to the end.", NULL,
-                                               relay_latency_bounds, relay_latency_bounds_count);
-}
-
 static void add_method(relay_model_service *s, relay_rpc_server *server, const relay_rpc_method *method) {
     relay_rpc_method own = *method;
     own.service = s;
@@ -225,7 +189,10 @@ relay_model_service *relay_model_service_create(relay_rpc_server *server, relay_
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&s->wake_ticker, &attr);
     pthread_condattr_destroy(&attr);
-    if (metrics != NULL) make_metrics(s, metrics);
+    if (metrics != NULL) {
+        s->slow_readers = relay_metrics_counter(metrics, "relay_slow_readers_total",
+                                                "Calls that were cut off because their client did not read.", NULL);
+    }
 
     add_method(s, server, &relay_generate_tokens_method);
     add_method(s, server, &relay_session_method);

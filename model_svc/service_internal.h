@@ -19,7 +19,7 @@
 #include "model_svc/request_read.h"
 #include "model_svc/service.h"
 
-enum { RELAY_POD_NAME_BYTES = 256, RELAY_FINISH_REASONS = RELAY_FINISH_DRAINED + 1 };
+enum { RELAY_POD_NAME_BYTES = 256 };
 
 typedef struct relay_session relay_session;
 
@@ -60,10 +60,7 @@ struct relay_model_service {
     bool is_stopping;
     pthread_t ticker;
 
-    // NULL without a registry.
-    relay_counter *finished[RELAY_FINISH_REASONS]; // by relay_finish
-    relay_counter *failed;
-    relay_histogram *first_token_seconds, *queue_seconds, *total_seconds;
+    relay_counter *slow_readers; // NULL without a registry
 };
 
 extern const relay_rpc_method relay_generate_tokens_method, relay_session_method;
