@@ -1,0 +1,86 @@
+#include "tokenizer_svc/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config.h"
+
+static relay_code split_servers(relay_tokenizer_settings *s, relay_err *e) {
+    s->servers_text = relay_strndup(s->model_server, strlen(s->model_server));
+    char *rest = s->servers_text;
+    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
+        if (word[0] == '\0') continue;
+        if (s->n_model_servers == RELAY_MAX_MODEL_SERVERS) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "--model-server names more than %d servers",
+                              RELAY_MAX_MODEL_SERVERS);
+        }
+        s->model_servers[s->n_model_servers++] = word;
+    }
+    return RELAY_OK;
+}
+
+relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, char **argv, bool *help_shown,
+                                         relay_err *e) {
+    *s = (relay_tokenizer_settings){
+        .tokenizer = "",
+        .model_name = "",
+        .model_server = "",
+        .listen = "127.0.0.1:50051",
+        .admin_listen = "127.0.0.1:0",
+        .log_level = "info",
+        .log_format = "text",
+        .port_file = "",
+        .max_queued_jobs = 1024,
+        .drain_seconds = 45,
+        .keepalive_ms = 60000,
+        .max_calls = 2048,
+        .max_text_bytes = 4 << 20,
+    };
+    const relay_config_entry entries[] = {
+        {"tokenizer", RELAY_CONFIG_STRING, &s->tokenizer, .metavar = "FILE",
+         .help = "the GGUF file whose vocabulary and chat template are served; required"},
+        {"model-name", RELAY_CONFIG_STRING, &s->model_name, .metavar = "NAME",
+         .help = "what clients call the model; empty: the file's general.name"},
+        {"model-server", RELAY_CONFIG_STRING, &s->model_server, .metavar = "HOST:PORT",
+         .help = "the model server, or several with commas between; empty: only tokenizing is served"},
+        {"listen", RELAY_CONFIG_STRING, &s->listen, .metavar = "HOST:PORT",
+         .help = "where gRPC is served; port 0 picks a free one"},
+        {"admin-listen", RELAY_CONFIG_STRING, &s->admin_listen, .metavar = "HOST:PORT",
+         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere"},
+        {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that tokenize; 0: one a processor"},
+        {"max-queued-jobs", RELAY_CONFIG_INT, &s->max_queued_jobs, 1, 1 << 20, "N",
+         .help = "calls that may wait for such a thread; more are refused"},
+        {"max-text-bytes", RELAY_CONFIG_BYTES, &s->max_text_bytes, 1, 1 << 30, "BYTES",
+         .help = "most text of one request"},
+        {"max-calls", RELAY_CONFIG_INT, &s->max_calls, 1, 1 << 16, "N", .help = "gRPC calls open at a time"},
+        {"drain-seconds", RELAY_CONFIG_INT, &s->drain_seconds, 0, 86400, "N",
+         .help = "how long running calls may go on after SIGTERM"},
+        {"keepalive-ms", RELAY_CONFIG_INT, &s->keepalive_ms, 10, 1 << 30, "MS",
+         .help = "how long a connection may be silent before it is asked whether it lives"},
+        {"log-level", RELAY_CONFIG_STRING, &s->log_level, .metavar = "LEVEL", .help = "least level that is logged",
+         .choices = "debug|info|warn|error"},
+        {"log-format", RELAY_CONFIG_STRING, &s->log_format, .metavar = "FORMAT", .help = "key=value text or JSON",
+         .choices = "text|json"},
+        {"port-file", RELAY_CONFIG_STRING, &s->port_file, .metavar = "FILE",
+         .help = "written with the ports once they are bound"},
+    };
+    const relay_config config = {
+        .program = "relay-tokenizer",
+        .env_prefix = "RELAY_TOKENIZER",
+        .usage = "--tokenizer FILE [--model-server HOST:PORT] [flags]",
+        .summary = "Serves text for a model over gRPC: generation (relay.v1.GenerationService), tokenizing and chat "
+                   "templates (relay.v1.TokenizerService).",
+        .entries = entries,
+        .n_entries = sizeof entries / sizeof entries[0],
+    };
+    relay_code code = relay_config_parse(&config, argc, argv, NULL, NULL, help_shown, e);
+    if (code != RELAY_OK || *help_shown) return code;
+    if (s->tokenizer[0] == '\0') {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--tokenizer is not set; it names the GGUF file to serve");
+    }
+    return split_servers(s, e);
+}
+
+void relay_tokenizer_settings_fini(relay_tokenizer_settings *s) {
+    free(s->servers_text);
+}
