@@ -1,0 +1,438 @@
+#include "tests/model_svc/service_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/message.h"
+
+enum { PATIENCE_US = 20 * 1000000 };
+
+// ---- The world
+
+// The engine's thread, in a step.
+static void pass_gate(void *arg, const relay_step *step) {
+    service_world *w = arg;
+    pthread_mutex_lock(&w->mutex);
+    while (w->permits == 0)
+        pthread_cond_wait(&w->changed, &w->mutex);
+    if (w->permits != UINT32_MAX) w->permits--;
+    w->n_steps++;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void make_fake(service_world *w, const service_world_opts *o) {
+    fake_model_init(&w->fake, 1, &o->n_blocks);
+    w->fake.on_step = pass_gate;
+    w->fake.on_step_arg = w;
+    w->info = (relay_model_info){
+        .name = "fake",
+        .architecture = "fake",
+        .weight_format = "none",
+        .vocab_size = FAKE_VOCAB,
+        .max_context = o->max_context,
+        .n_groups = 1,
+        .groups = {{.n_layers = 1, .n_kv_heads = 1, .head_dim = 1, .block_bytes = 64, .n_blocks = o->n_blocks}},
+        .numerics_id = "fake",
+        .has_top_k = true,
+        .top_k = 7,
+    };
+}
+
+static void load_real(service_world *w, const service_world_opts *o) {
+    relay_model_opts opts = {
+        .n_threads = o->threads,
+        .kv_type = RELAY_KV_F16,
+        .max_context = o->max_context,
+        .max_rows = o->token_budget,
+        .max_sequences = o->max_running,
+    };
+    relay_err e;
+    if (relay_model_load(&w->model, w->file, "stories260K.gguf", &opts, &e) != RELAY_OK) fail_msg("%s", e.message);
+    w->info = *relay_model_get_info(w->model);
+}
+
+static void set_default(uint32_t *field, uint32_t value) {
+    if (*field == 0) *field = value;
+}
+
+void service_world_init(service_world *w, service_world_opts o) {
+    relay_log_init(RELAY_LOG_ERROR, RELAY_LOG_KEY_VALUE);
+    *w = (service_world){.permits = UINT32_MAX};
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    set_default(&o.threads, 1);
+    set_default(&o.max_context, 512);
+    set_default(&o.n_blocks, 1024);
+    set_default(&o.max_running, 32);
+    set_default(&o.token_budget, 256);
+    set_default(&o.max_queued_requests, 64);
+    set_default(&o.max_queued_tokens, 1 << 20);
+    relay_err e;
+    if (relay_gguf_open(&w->file, "tests/data/stories260K.gguf", &e) != RELAY_OK) fail_msg("%s", e.message);
+    if (relay_vocab_load_gguf(&w->vocab, w->file, &e) != RELAY_OK) fail_msg("%s", e.message);
+    w->metrics = relay_metrics_create();
+    relay_rpc_server_opts server = {.listen = "127.0.0.1:0",
+                                    .metrics = w->metrics,
+                                    .keepalive_time_ms = o.keepalive_ms,
+                                    .keepalive_timeout_ms = o.keepalive_ms,
+                                    .outbox_bytes = o.outbox_bytes};
+    if (relay_rpc_server_create(&w->server, &server, &e) != RELAY_OK) fail_msg("%s", e.message);
+    w->service = relay_model_service_create(w->server, w->metrics);
+    if (relay_rpc_server_start(w->server, &e) != RELAY_OK) fail_msg("%s", e.message);
+    snprintf(w->target, sizeof w->target, "127.0.0.1:%u", relay_rpc_server_port(w->server));
+    w->client = service_world_connect(w);
+
+    if (o.is_real) {
+        load_real(w, &o);
+    } else {
+        make_fake(w, &o);
+    }
+    relay_engine_opts engine = {
+        .model_ops = o.is_real ? &relay_model_decoder_ops : &fake_model_ops,
+        .model = o.is_real ? (void *)w->model : (void *)&w->fake,
+        .n_groups = w->info.n_groups,
+        .max_context = w->info.max_context,
+        .max_running = o.max_running,
+        .token_budget = o.token_budget,
+        .prompt_chunk = o.prompt_chunk,
+        .max_queued_requests = o.max_queued_requests,
+        .max_queued_tokens = o.max_queued_tokens,
+        .publish = relay_model_service_publish,
+        .publish_arg = w->service,
+        .metrics = w->metrics,
+    };
+    memcpy(engine.groups, w->info.groups, sizeof engine.groups);
+    if (relay_engine_create(&w->engine, &engine, &e) != RELAY_OK) fail_msg("%s", e.message);
+    if (!o.is_loading) relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test");
+}
+
+relay_rpc_client *service_world_connect(service_world *w) {
+    relay_rpc_client *c;
+    relay_rpc_client_opts opts = {.target = w->target};
+    assert_int_equal(relay_rpc_client_create(&c, &opts, NULL), RELAY_OK);
+    return c;
+}
+
+void service_world_stop(service_world *w) {
+    if (w->is_stopped) return;
+    w->is_stopped = true;
+    relay_model_service_drain(w->service);
+    service_world_release(w);
+    relay_engine_stop(w->engine);
+    relay_rpc_server_drain(w->server, 1000000);
+}
+
+void service_world_fini(service_world *w) {
+    service_world_stop(w);
+    relay_rpc_client_destroy(w->client);
+    relay_model_service_destroy(w->service);
+    relay_engine_destroy(w->engine);
+    relay_rpc_server_destroy(w->server);
+    relay_model_destroy(w->model);
+    relay_vocab_destroy(w->vocab);
+    relay_gguf_close(w->file);
+    relay_metrics_destroy(w->metrics);
+    if (w->fake.error != NULL) fail_msg("%s", w->fake.error);
+    fake_model_fini(&w->fake);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mutex);
+}
+
+void service_world_hold(service_world *w) {
+    pthread_mutex_lock(&w->mutex);
+    w->permits = 0;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void service_world_step(service_world *w, uint32_t n) {
+    pthread_mutex_lock(&w->mutex);
+    w->permits += n;
+    pthread_cond_broadcast(&w->changed);
+    while (w->permits != 0)
+        pthread_cond_wait(&w->changed, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void service_world_release(service_world *w) {
+    pthread_mutex_lock(&w->mutex);
+    w->permits = UINT32_MAX;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+bool load_is_empty(const Relay__V1__Load *load) {
+    return load->running == 0 && load->waiting == 0 && load->free_blocks == load->total_blocks;
+}
+
+void service_world_wait_for(service_world *w, load_condition holds) {
+    relay_mono_us until = relay_mono_now() + PATIENCE_US;
+    for (;;) {
+        Relay__V1__GetLoadRequest request = RELAY__V1__GET_LOAD_REQUEST__INIT;
+        ProtobufCMessage *m;
+        relay_err e;
+        if (relay_rpc_client_unary(w->client, "/relay.v1.ModelService/GetLoad", &request.base,
+                                   &relay__v1__get_load_response__descriptor, NULL, 0, until, &m, &e) != RELAY_OK) {
+            fail_msg("GetLoad: %s", e.message);
+        }
+        const Relay__V1__Load *load = ((Relay__V1__GetLoadResponse *)m)->load;
+        bool is_there = holds(load);
+        if (!is_there && relay_mono_now() > until) {
+            fail_msg("the load stays at running=%u waiting=%u free_blocks=%u of %u", load->running, load->waiting,
+                     load->free_blocks, load->total_blocks);
+        }
+        protobuf_c_message_free_unpacked(m, NULL);
+        if (is_there) return;
+        usleep(1000);
+    }
+}
+
+// ---- Requests and answers
+
+void token_request_init(token_request *r, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed) {
+    assert_true(n_prompt <= sizeof r->prompt / sizeof r->prompt[0]);
+    memset(r, 0, sizeof *r);
+    relay__v1__generate_tokens_request__init(&r->message);
+    relay__v1__sampling_params__init(&r->sampling);
+    relay__v1__stop_criteria__init(&r->stop);
+    relay__v1__output_options__init(&r->output);
+    // Below 500, so that they are ids of both models' vocabularies.
+    for (uint32_t i = 0; i < n_prompt; i++)
+        r->prompt[i] = 1 + (i * 7 + (uint32_t)seed) % 499;
+    r->message.n_prompt_token_ids = n_prompt;
+    r->message.prompt_token_ids = r->prompt;
+    r->message.sampling = &r->sampling;
+    r->message.stop = &r->stop;
+    RELAY_SET(&r->sampling, seed, seed);
+    RELAY_SET(&r->stop, ignore_eos, 1);
+    if (max_new_tokens != 0) RELAY_SET(&r->stop, max_new_tokens, max_new_tokens);
+}
+
+static void copy_text(char *to, size_t cap, ProtobufCBinaryData from) {
+    size_t n = from.len < cap - 1 ? from.len : cap - 1;
+    if (n != 0) memcpy(to, from.data, n);
+    to[n] = '\0';
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3;
+    return hash;
+}
+
+void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *r) {
+    a->n_messages++;
+    assert_false(a->is_finished);
+    if (r->started != NULL) {
+        assert_false(a->is_started);
+        a->is_started = true;
+        a->prompt_tokens = r->started->prompt_tokens;
+        a->seed = r->started->seed;
+        copy_text(a->server_request_id, sizeof a->server_request_id, r->started->server_request_id);
+    }
+    assert_true(a->is_started);
+    for (size_t i = 0; i < r->n_token_ids; i++)
+        a->ids[a->n_ids++] = r->token_ids[i];
+    for (size_t i = 0; i < r->n_logprobs; i++)
+        a->logprobs[a->n_logprobs++] = r->logprobs[i];
+    for (size_t i = 0; i < r->n_top_logprobs; i++) {
+        const Relay__V1__TopLogprobs *top = r->top_logprobs[i];
+        a->top_hash = hash_bytes(a->top_hash, top->token_ids, top->n_token_ids * sizeof *top->token_ids);
+        a->top_hash = hash_bytes(a->top_hash, top->logprobs, top->n_logprobs * sizeof *top->logprobs);
+        a->top_hash = hash_bytes(a->top_hash, &top->chosen_rank, sizeof top->chosen_rank);
+    }
+    if (r->finished != NULL) {
+        a->is_finished = true;
+        a->reason = r->finished->reason;
+        a->output_tokens = r->finished->output_tokens;
+        if (r->finished->cause_case == RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_TOKEN_ID) {
+            a->stop_token_id = r->finished->stop_token_id;
+        }
+    }
+}
+
+relay_rpc_stream *generate_open(relay_rpc_client *c, const Relay__V1__GenerateTokensRequest *m) {
+    relay_rpc_stream *s;
+    relay_err e;
+    if (relay_rpc_stream_open(&s, c, "/relay.v1.ModelService/GenerateTokens",
+                              &relay__v1__generate_tokens_response__descriptor, NULL, 0,
+                              relay_mono_now() + 2 * PATIENCE_US, NULL, NULL, &e) != RELAY_OK) {
+        fail_msg("GenerateTokens: %s", e.message);
+    }
+    assert_int_equal(relay_rpc_stream_send(s, &m->base), RELAY_OK);
+    relay_rpc_stream_half_close(s);
+    return s;
+}
+
+void generate_read(relay_rpc_stream *s, token_answer *a) {
+    memset(a, 0, sizeof *a);
+    for (;;) {
+        ProtobufCMessage *m;
+        bool timed_out;
+        relay_err e = {0};
+        a->code = relay_rpc_stream_next(s, relay_mono_now() + PATIENCE_US, &m, &timed_out, &e);
+        if (timed_out) fail_msg("no message within %d s", PATIENCE_US / 1000000);
+        if (m == NULL) {
+            a->retry_after_ms = e.retry_after_ms;
+            snprintf(a->error, sizeof a->error, "%s", e.message);
+            return;
+        }
+        token_answer_add(a, (Relay__V1__GenerateTokensResponse *)m);
+        protobuf_c_message_free_unpacked(m, NULL);
+    }
+}
+
+void generate(relay_rpc_client *c, const Relay__V1__GenerateTokensRequest *m, token_answer *a) {
+    relay_rpc_stream *s = generate_open(c, m);
+    generate_read(s, a);
+    relay_rpc_stream_release(s);
+}
+
+// ---- Sessions
+
+session *session_open_silent(service_world *w, relay_rpc_client *c) {
+    session *s = calloc(1, sizeof *s);
+    s->world = w;
+    relay_err e;
+    if (relay_rpc_stream_open(&s->stream, c, "/relay.v1.ModelService/Session", &relay__v1__session_response__descriptor,
+                              NULL, 0, RELAY_NEVER_US, NULL, NULL, &e) != RELAY_OK) {
+        fail_msg("Session: %s", e.message);
+    }
+    return s;
+}
+
+void session_send(session *s, const Relay__V1__SessionRequest *m) {
+    assert_int_equal(relay_rpc_stream_send(s->stream, &m->base), RELAY_OK);
+}
+
+void session_hello(session *s, const uint8_t *fingerprint, size_t len) {
+    Relay__V1__SessionHello hello = RELAY__V1__SESSION_HELLO__INIT;
+    if (fingerprint != NULL) RELAY_SET(&hello, tokenizer_fingerprint, relay_message_bytes(fingerprint, len));
+    Relay__V1__SessionRequest m = RELAY__V1__SESSION_REQUEST__INIT;
+    m.command_case = RELAY__V1__SESSION_REQUEST__COMMAND_HELLO;
+    m.hello = &hello;
+    session_send(s, &m);
+}
+
+session *session_open(service_world *w, relay_rpc_client *c) {
+    session *s = session_open_silent(w, c);
+    session_hello(s, relay_vocab_fingerprint(w->vocab), RELAY_FINGERPRINT_BYTES);
+    assert_true(session_read(s, PATIENCE_US));
+    if (s->is_over) fail_msg("hello: %s", s->error);
+    assert_true(s->has_welcome);
+    return s;
+}
+
+void session_start(session *s, uint64_t key, const Relay__V1__GenerateTokensRequest *request) {
+    Relay__V1__SessionStart start = RELAY__V1__SESSION_START__INIT;
+    RELAY_SET(&start, stream_key, key);
+    start.request = (Relay__V1__GenerateTokensRequest *)(uintptr_t)request;
+    Relay__V1__SessionRequest m = RELAY__V1__SESSION_REQUEST__INIT;
+    m.command_case = RELAY__V1__SESSION_REQUEST__COMMAND_START;
+    m.start = &start;
+    session_send(s, &m);
+}
+
+void session_cancel(session *s, uint64_t key) {
+    Relay__V1__SessionCancel cancel = RELAY__V1__SESSION_CANCEL__INIT;
+    RELAY_SET(&cancel, stream_key, key);
+    Relay__V1__SessionRequest m = RELAY__V1__SESSION_REQUEST__INIT;
+    m.command_case = RELAY__V1__SESSION_REQUEST__COMMAND_CANCEL;
+    m.cancel = &cancel;
+    session_send(s, &m);
+}
+
+void session_credit(session *s, uint64_t key, uint32_t tokens) {
+    Relay__V1__SessionCredit credit = RELAY__V1__SESSION_CREDIT__INIT;
+    RELAY_SET(&credit, stream_key, key);
+    RELAY_SET(&credit, tokens, tokens);
+    Relay__V1__SessionRequest m = RELAY__V1__SESSION_REQUEST__INIT;
+    m.command_case = RELAY__V1__SESSION_REQUEST__COMMAND_CREDIT;
+    m.credit = &credit;
+    session_send(s, &m);
+}
+
+static void take_delta(session *s, const Relay__V1__SessionDelta *d, const Relay__V1__SessionResponse *m) {
+    assert_true(d->stream_key < SESSION_KEYS);
+    token_answer *a = &s->answers[d->stream_key];
+    if (d->has_accepted) {
+        assert_true(d->accepted && !a->is_accepted);
+        memset(a, 0, sizeof *a); // the key's earlier sequence has ended
+        a->is_accepted = true;
+    }
+    if (d->response != NULL) {
+        assert_true(a->is_accepted && m->has_step);
+        uint32_t before = a->n_ids;
+        token_answer_add(a, d->response);
+        if (before == 0 && a->n_ids != 0) a->first_step = m->step;
+        a->last_step = m->step;
+        if (a->is_finished) s->n_ended++;
+        if (a->is_finished) a->is_accepted = false;
+    }
+    if (d->error != NULL) {
+        assert_false(a->is_failed && a->is_accepted);
+        a->is_failed = true;
+        a->is_accepted = false;
+        a->code = (relay_code)d->error->code;
+        a->retry_after_ms = d->error->retry_after_ms;
+        copy_text(a->error, sizeof a->error, d->error->message);
+        copy_text(a->reason_text, sizeof a->reason_text, d->error->reason);
+        s->n_ended++;
+    }
+}
+
+bool session_read(session *s, int64_t wait_us) {
+    if (s->is_over) return false;
+    ProtobufCMessage *message;
+    bool timed_out = false;
+    relay_err e = {0};
+    relay_code code = relay_rpc_stream_next(s->stream, relay_mono_now() + wait_us, &message, &timed_out, &e);
+    if (timed_out) return false;
+    if (message == NULL) {
+        s->is_over = true;
+        s->code = code;
+        snprintf(s->error, sizeof s->error, "%s", e.message);
+        return true;
+    }
+    const Relay__V1__SessionResponse *m = (Relay__V1__SessionResponse *)message;
+    s->n_messages++;
+    if (m->welcome != NULL) s->has_welcome = true;
+    assert_true(s->has_welcome);
+    if (m->has_step) {
+        assert_true(m->step >= s->step);
+        s->step = m->step;
+    }
+    if (m->load != NULL) s->running = m->load->running;
+    if (m->has_draining) s->is_draining = m->draining;
+    for (size_t i = 0; i < m->n_deltas; i++)
+        take_delta(s, m->deltas[i], m);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return true;
+}
+
+void session_read_until_end(session *s, uint64_t key) {
+    token_answer *a = &s->answers[key];
+    while (!a->is_finished && !a->is_failed && !s->is_over) {
+        if (!session_read(s, PATIENCE_US)) fail_msg("sequence %llu does not end", (unsigned long long)key);
+    }
+}
+
+void session_read_until_over(session *s) {
+    while (!s->is_over) {
+        if (!session_read(s, PATIENCE_US)) fail_msg("the session does not end");
+    }
+}
+
+void session_close(session *s) {
+    relay_rpc_stream_cancel(s->stream);
+    relay_rpc_stream_release(s->stream);
+    free(s);
+}
