@@ -32,6 +32,7 @@ def relay_c_proto(name, srcs):
         srcs = srcs,
         outs = outs,
         cmd = _C_COPY,
+        visibility = ["//visibility:public"],
     )
     native.cc_library(
         name = name,
