@@ -1,0 +1,200 @@
+"""relay, the command line tool: what a person and a script see."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import RELAY, run
+
+ASK = "What is the capital of France?"
+
+
+def relay(services, *args, check=True, **kwargs):
+    return run(RELAY, args[0], "--server", services[1].address, *args[1:], check=check, **kwargs)
+
+
+@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "info"])
+def test_help_of_each_command(command):
+    done = run(RELAY, command, "--help")
+    assert done.stdout.startswith("usage: relay %s" % command) and "--server" in done.stdout and done.stderr == ""
+
+
+def test_help_names_the_commands_and_exit_codes():
+    out = run(RELAY, "--help").stdout
+    for word in ("chat", "generate", "tokenize", "detokenize", "info", "Exit codes"):
+        assert word in out
+
+
+def test_unknown_command_and_flag_are_usage_errors():
+    for args in ([], ["nonsense"], ["generate", "--no-such-flag", "x"], ["generate", "--top-k"], ["generate", "--top-k", "many", "x"]):
+        done = run(RELAY, *args, check=False)
+        assert done.returncode == 2 and done.stderr != "" and done.stdout == "", args
+
+
+def test_no_server_is_exit_code_3():
+    done = run(RELAY, "generate", "--server", "127.0.0.1:1", "x", check=False)
+    assert done.returncode == 3 and "127.0.0.1:1" in done.stderr
+
+
+def test_generate_answers_and_gives_figures(services):
+    done = relay(services, "generate", "--chat", "--stats", "--temperature", "0", "--max-new-tokens", "60", ASK)
+    assert "Paris" in done.stdout
+    assert re.fullmatch(r"prompt_tokens=\d+ time_to_first_token=[\d.]+ms time_per_output_token=[\d.]+ms tokens=\d+ finish_reason=\w+\n",
+                        done.stderr), done.stderr
+
+
+def test_prompt_from_argument_file_and_standard_input_is_one(services, tmp_path):
+    path = tmp_path / "prompt"
+    path.write_text(ASK)
+    flags = ["--temperature", "0", "--max-new-tokens", "12"]
+    answers = {relay(services, "generate", *flags, ASK).stdout, relay(services, "generate", *flags, "--file", path).stdout,
+               relay(services, "generate", *flags, input=ASK).stdout}
+    assert len(answers) == 1 and len(answers.pop()) > 4
+
+
+def test_json_is_one_object_a_message(services):
+    out = relay(services, "generate", "--json", "--temperature", "0", "--max-new-tokens", "5", "--top-logprobs", "2", ASK).stdout
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert messages[0]["started"]["prompt_tokens"] > 0
+    assert messages[-1]["finished"]["reason"] == "FINISH_REASON_MAX_NEW_TOKENS" and messages[-1]["finished"]["output_tokens"] == 5
+    tokens = [t for m in messages for t in m.get("tokens", [])]
+    assert len(tokens) == 5
+    for token in tokens:
+        assert token["logprob"] == pytest.approx(token["top"]["logprobs"][0]) and len(token["top"]["token_ids"]) == 2
+
+
+def test_seed_gives_the_same_answer_and_another_seed_another(services):
+    def answer(seed):
+        return relay(services, "generate", "--temperature", "1.5", "--max-new-tokens", "24", "--seed", str(seed), "The").stdout
+    assert answer(1) == answer(1) and answer(1) != answer(2)
+
+
+def test_stop_string_ends_the_answer(services):
+    flags = ["--chat", "--temperature", "0", "--max-new-tokens", "40"]
+    whole = relay(services, "generate", *flags, ASK).stdout
+    assert "Paris" in whole
+    assert relay(services, "generate", *flags, "--stop", "zzz", "--stop", "Paris", ASK).stdout.rstrip("\n") == whole.split("Paris")[0]
+    assert relay(services, "generate", *flags, "--stop", "Paris", "--include-stop-string", ASK).stdout.rstrip("\n").endswith("Paris")
+
+
+@pytest.mark.parametrize("flags, field", [
+    (["--temperature", "3"], "temperature"), (["--top-p", "0"], "top_p"), (["--min-p", "2"], "min_p"),
+    (["--repetition-penalty", "0"], "repetition_penalty"), (["--frequency-penalty", "5"], "frequency_penalty"),
+    (["--presence-penalty", "-9"], "presence_penalty"), (["--top-logprobs", "21"], "top_logprobs"),
+    (["--stop-token-ids", "4000000"], "stop_token_ids"), (["--stop", ""], "stop_strings"), (["--max-new-tokens", "0"], "max_new_tokens"),
+])
+def test_a_wrong_value_is_named(services, flags, field):
+    done = relay(services, "generate", *flags, "x", check=False)
+    assert done.returncode == 2 and field in done.stderr and "INVALID_ARGUMENT" in done.stderr, done.stderr
+
+
+def test_tokenize_and_detokenize_are_inverse(services):
+    text = "Hello, wörld 語 😀\n\ttabs"
+    ids = relay(services, "tokenize", input=text).stdout.split()
+    assert relay(services, "detokenize", *ids).stdout == text + "\n"
+    encoding = json.loads(relay(services, "tokenize", "--json", "--offsets", "--pieces", text).stdout)["encoding"]
+    assert [str(i) for i in encoding["token_ids"]] == ids
+    assert encoding["offset_begin"][0] == 0 and encoding["offset_end"][-1] == len(text.encode())
+    assert int(relay(services, "tokenize", "--count", text).stdout) == len(ids)
+
+
+def test_invalid_utf8_is_refused(services):
+    done = subprocess.run([RELAY, "tokenize", "--server", services[1].address], input=b"a\xff", stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+    assert done.returncode == 2 and b"text" in done.stderr and b"UTF-8" in done.stderr, done.stderr
+
+
+def test_info_of_both(services):
+    out = run(RELAY, "info", "--server", services[1].address, "--model-server", services[0].address, "--json").stdout.splitlines()
+    text, model = map(json.loads, out)
+    assert text["models"]["models"][0]["has_chat_template"] and text["tokenizer"]["vocab_size"] == 49152
+    assert model["model"]["tokenizer_fingerprint"] == text["tokenizer"]["tokenizer_fingerprint"]
+    assert model["load"]["load"]["total_blocks"] > 0
+    assert run(RELAY, "info", "--server", services[1].address, "--check").stdout == ""
+
+
+class Terminal:
+    """`relay chat` on a pseudo terminal."""
+
+    def __init__(self, services, *flags):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(RELAY, [str(RELAY), "chat", "--server", services[1].address, *flags])
+        self.seen = ""
+
+    def wait_for(self, pattern, seconds=60):
+        """Reads until `pattern` is seen; returns what came up to and including it."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = re.search(pattern, self.seen, re.S)
+            if found:
+                head, self.seen = self.seen[:found.end()], self.seen[found.end():]
+                return head
+            assert time.monotonic() < deadline, "no %r in %r" % (pattern, self.seen)
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
+                except OSError:
+                    assert re.search(pattern, self.seen, re.S), self.seen
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def end(self):
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_chat_remembers_turns_and_takes_commands(services):
+    t = Terminal(services, "--temperature", "0", "--max-new-tokens", "40")
+    t.wait_for("> $")
+    t.type("My name is Ada. Say hello.\n")
+    first = int(re.search(r"prompt_tokens=(\d+)", t.wait_for(r"finish_reason=\w+")).group(1))
+    t.wait_for("> $")
+    t.type("What is my name?\n")
+    second = int(re.search(r"prompt_tokens=(\d+)", t.wait_for(r"finish_reason=\w+")).group(1))
+    assert second > first
+    t.type("/set temperature 0.7\n/settings\n")
+    t.wait_for("temperature=0.7")
+    t.type("/set nonsense 1\n")
+    t.wait_for("nonsense")
+    t.type("/reset\n/help\n")
+    t.wait_for("/quit")
+    t.type("My name is Ada. Say hello.\n")
+    assert int(re.search(r"prompt_tokens=(\d+)", t.wait_for(r"finish_reason=\w+")).group(1)) == first
+    t.type("/quit\n")
+    assert t.end() == 0
+
+
+def test_control_c_stops_the_answer_and_not_the_chat(services):
+    t = Terminal(services, "--ignore-eos", "--max-new-tokens", "4000")
+    t.wait_for("> $")
+    t.type("Tell me a very long story.\n")
+    t.wait_for(r"story\.\r\n.{40}")
+    os.kill(t.pid, signal.SIGINT)
+    t.wait_for(r"\(stopped\)")
+    # The model is free again, and the chat goes on.
+    deadline = time.monotonic() + 10
+    while json.loads(run(RELAY, "info", "--server", services[1].address, "--model-server", services[0].address,
+                         "--json").stdout.splitlines()[1])["load"]["load"].get("running", 0) != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    t.wait_for("> $")
+    t.type("/quit\n")
+    assert t.end() == 0
+
+
+def test_control_c_ends_generate(services):
+    p = subprocess.Popen([RELAY, "generate", "--server", services[1].address, "--ignore-eos", "--max-new-tokens", "4000", "Once"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdout.read(20)
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=20)
+    assert p.returncode == 130

@@ -1,0 +1,163 @@
+"""Start, stop and the admin port of both services, as an operator meets them."""
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import GO_BIN, RELAY, ROOT, SMOLLM2, run, start_model, start_tokenizer, wait_serving
+
+
+def get(address, path):
+    try:
+        with urllib.request.urlopen("http://%s%s" % (address, path), timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def load(model):
+    return json.loads(run(GO_BIN / "grpcurl", "-plaintext", "-d", "{}", model.address, "relay.v1.ModelService/GetLoad").stdout)["load"]
+
+
+def generating(tokenizer, tokens, temperature=0):
+    return subprocess.Popen([RELAY, "generate", "--server", tokenizer.address, "--ignore-eos", "--max-new-tokens", str(tokens),
+                             "--temperature", str(temperature), "--json", "Once upon a time"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_metrics_are_prometheus_text(services):
+    run(RELAY, "generate", "--server", services[1].address, "--max-new-tokens", "3", "x")
+    for service, names in zip(services, (
+            ["relay_requests_waiting", "relay_requests_running", "relay_kv_cache_usage_ratio", "relay_time_to_first_token_seconds_bucket",
+             "relay_decode_tokens_total", "relay_prefill_tokens_total", "process_resident_memory_bytes", "jemalloc_allocated_bytes"],
+            ["relay_rpc_requests_total", "process_resident_memory_bytes", "jemalloc_allocated_bytes"])):
+        status, text = get(service.admin, "/metrics")
+        assert status == 200
+        for name in names:
+            assert re.search("^%s[ {]" % name, text, re.M), (name, text)
+        for line in text.splitlines():
+            assert line.startswith("#") or re.fullmatch(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^{}]*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)', line), line
+
+
+def test_admin_port_health(services):
+    for service in services:
+        assert get(service.admin, "/healthz")[0] == 200
+        assert get(service.admin, "/readyz")[0] == 200
+        assert get(service.admin, "/nothing")[0] == 404
+
+
+def test_sigterm_lets_running_answers_finish():
+    model = start_model()
+    tokenizer = start_tokenizer(model)
+    wait_serving(model, tokenizer)
+    answer = generating(tokenizer, 300)
+    while load(model).get("running", 0) == 0:
+        time.sleep(0.01)
+    model.process.send_signal(signal.SIGTERM)
+    # Not ready at once, while the answer goes on.
+    deadline = time.monotonic() + 5
+    while run(GO_BIN / "grpc-health-probe", "-addr", model.address, check=False).returncode == 0 and model.process.poll() is None:
+        assert time.monotonic() < deadline
+    out, err = answer.communicate(timeout=90)
+    last = json.loads(out.splitlines()[-1])
+    assert answer.returncode == 0 and last["finished"]["output_tokens"] == 300, err
+    assert model.process.wait(30) == 0
+    assert tokenizer.stop() == 0
+
+
+def test_sigterm_twice_ends_at_once():
+    model = start_model()
+    tokenizer = start_tokenizer(model)
+    wait_serving(model, tokenizer)
+    answer = generating(tokenizer, 6000)
+    while load(model).get("running", 0) == 0:
+        time.sleep(0.01)
+    model.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert model.process.poll() is None
+    model.process.send_signal(signal.SIGTERM)
+    assert model.process.wait(10) == 0
+    answer.communicate(timeout=30)
+    # Told, not left hanging: a cut answer, or UNAVAILABLE.
+    assert answer.returncode in (0, 3)
+    assert tokenizer.stop() == 0
+
+
+def test_tokenizer_drains_its_own_answers():
+    model = start_model()
+    tokenizer = start_tokenizer(model)
+    wait_serving(model, tokenizer)
+    answer = generating(tokenizer, 200)
+    while load(model).get("running", 0) == 0:
+        time.sleep(0.01)
+    tokenizer.process.send_signal(signal.SIGTERM)
+    out, err = answer.communicate(timeout=90)
+    assert answer.returncode == 0 and json.loads(out.splitlines()[-1])["finished"]["output_tokens"] == 200, err
+    assert tokenizer.process.wait(30) == 0
+    assert model.stop() == 0
+
+
+def test_tokenizer_outlives_its_model_and_finds_the_next():
+    model = start_model()
+    port = model.address.rsplit(":", 1)[1]
+    tokenizer = start_tokenizer(model)
+    wait_serving(model, tokenizer)
+    assert model.stop() == 0
+    done = run(RELAY, "generate", "--server", tokenizer.address, "--max-new-tokens", "2", "x", check=False)
+    assert done.returncode == 3, done.stderr
+    # Text needs no model.
+    assert run(RELAY, "tokenize", "--server", tokenizer.address, "x").stdout.strip().isdigit()
+    again = start_model(SMOLLM2, "--listen", "127.0.0.1:" + port)
+    wait_serving(again, tokenizer)
+    assert run(RELAY, "generate", "--server", tokenizer.address, "--max-new-tokens", "2", "x").returncode == 0
+    assert tokenizer.stop() == 0 and again.stop() == 0
+
+
+def test_another_vocabulary_is_refused():
+    stories = ROOT / "tests/data/stories260K.gguf"
+    model = start_model(stories)
+    tokenizer = start_tokenizer(model)
+    wait_serving(model)
+    done = run(RELAY, "generate", "--server", tokenizer.address, "x", check=False)
+    assert done.returncode == 1 and "FAILED_PRECONDITION" in done.stderr and "fingerprint" in done.stderr, done.stderr
+    assert tokenizer.stop() == 0 and model.stop() == 0
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--model", "/no/such/file"], ["/no/such/file"]),
+    (["--model", SMOLLM2, "--kv-type", "q3"], ["kv-type", "q3", "f16"]),
+    (["--model", SMOLLM2, "--threads", "-1"], ["threads", "-1"]),
+    (["--model", SMOLLM2, "--nonsense", "1"], ["nonsense"]),
+    (["--model", ROOT / "README.md"], ["magic"]),
+    (["--model", SMOLLM2, "--listen", "127.0.0.1:99999"], ["99999"]),
+    (["--model", SMOLLM2, "--kernels", "abacus"], ["abacus"]),
+])
+def test_a_wrong_start_says_why(flags, words):
+    done = run(ROOT / "bazel-bin/model_svc/relay-model", "--listen", "127.0.0.1:0", *flags, check=False, timeout=30)
+    assert done.returncode not in (0, -6, -11)
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_many_clients_get_what_each_gets_alone(services):
+    """Sixteen clients at once, each with its own seed, get what each gets alone."""
+    def answer(seed):
+        out = run(RELAY, "generate", "--server", services[1].address, "--json", "--return-token-ids", "--temperature", "1", "--seed",
+                  str(seed), "--max-new-tokens", "24", "The sea").stdout
+        return [t["token_id"] for line in out.splitlines() for t in json.loads(line).get("tokens", [])]
+    alone = [answer(seed) for seed in range(4)]
+    together = {}
+    threads = [threading.Thread(target=lambda s=s: together.__setitem__(s, answer(s % 4))) for s in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(alone[0]) == 24
+    for s in range(16):
+        assert together[s] == alone[s % 4]
