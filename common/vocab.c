@@ -149,8 +149,8 @@ static void index_token(relay_vocab *v, uint32_t id, bool is_text) {
 static relay_code check_piece(const char *piece, size_t len, double type, relay_token_kind kind, uint32_t id,
                               relay_err *e) {
     if (kind == 0)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "key \"" KEY_TYPES "\": token %u has type %g; it must be 1 to 6",
-                          id, type);
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "key \"" KEY_TYPES "\": token %u has type %.15g; it must be 1 to 6", id, type);
     if (kind == RELAY_TOKEN_PADDING) return RELAY_OK;
     if (len == 0 || len > MAX_TOKEN_BYTES)
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
