@@ -2,6 +2,7 @@
 //
 //   llama_golden text BACKENDS MODEL F32_MODEL TEXT OUT    the truth at every position, and how far the peer is from it
 //   llama_golden greedy BACKENDS MODEL COUNT OUT           ids of a greedy answer to BOS
+//   llama_golden ids BACKENDS MODEL COUNT OUT              the truth at every position of COUNT made-up ids
 //
 // The truth is the model's weights dequantized to float32 by llama_model_quantize (written to F32_MODEL), run with a
 // float32 KV cache and without flash attention (which would cast to float16). The peer's own figures are those of its
@@ -35,10 +36,11 @@ static struct llama_model *load_model(const char *path) {
     return m;
 }
 
-static struct llama_context *make_context(struct llama_model *m, int is_truth) {
+static struct llama_context *make_context(struct llama_model *m, int is_truth, int n_threads) {
     struct llama_context_params p = llama_context_default_params();
     p.n_ctx = N_CTX;
     p.n_batch = N_CTX;
+    p.n_threads = p.n_threads_batch = n_threads;
     if (is_truth) {
         p.type_k = GGML_TYPE_F32;
         p.type_v = GGML_TYPE_F32;
@@ -66,7 +68,7 @@ static double logprob(const float *x, int n, int id) {
 // For every position: the top id, and the logprob of the id that follows in the text (0 at the last).
 static void run(const char *path, int is_truth, const llama_token *ids, int n, int *top, double *next) {
     struct llama_model *m = load_model(path);
-    struct llama_context *c = make_context(m, is_truth);
+    struct llama_context *c = make_context(m, is_truth, n > 64 ? 2 : 1);
     int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m));
     struct llama_batch b = llama_batch_init(n, 0, 1);
     b.n_tokens = n;
@@ -134,7 +136,7 @@ static void golden_text(const char *path, const char *f32_path, const char *text
 
 static void golden_greedy(const char *path, int count, const char *out_path) {
     struct llama_model *m = load_model(path);
-    struct llama_context *c = make_context(m, 1);
+    struct llama_context *c = make_context(m, 1, 1);
     const struct llama_vocab *v = llama_model_get_vocab(m);
     llama_token id = llama_vocab_bos(v);
     FILE *f = fopen(out_path, "w");
@@ -153,6 +155,28 @@ static void golden_greedy(const char *path, int count, const char *out_path) {
     llama_model_free(m);
 }
 
+static void golden_ids(const char *path, int count, const char *out_path) {
+    struct llama_model *m = load_model(path);
+    int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m));
+    llama_model_free(m);
+    static llama_token ids[N_CTX];
+    static int top[N_CTX];
+    static double next[N_CTX];
+    if (count > N_CTX) die("too many ids");
+    for (int i = 0; i < count; i++)
+        ids[i] = (i * i + 3) % n_vocab;
+    run(path, 1, ids, count, top, next);
+    FILE *f = fopen(out_path, "w");
+    if (!f) die("cannot write");
+    const char *base = strrchr(path, '/');
+    fprintf(f, "# %s, by make_golden with llama.cpp %s.\n", base ? base + 1 : path, llama_version());
+    fprintf(f, "# A row a position: id, the truth's top id, the truth's logprob of the next row's id.\nrows %d\n",
+            count);
+    for (int i = 0; i < count; i++)
+        fprintf(f, "%d %d %.6f\n", ids[i], top[i], next[i]);
+    if (fclose(f)) die("cannot write");
+}
+
 int main(int argc, char **argv) {
     llama_log_set(no_log, NULL);
     if (argc > 2) ggml_backend_load_all_from_path(argv[2]);
@@ -160,7 +184,9 @@ int main(int argc, char **argv) {
         golden_text(argv[3], argv[4], argv[5], argv[6]);
     else if (argc == 6 && !strcmp(argv[1], "greedy"))
         golden_greedy(argv[3], atoi(argv[4]), argv[5]);
+    else if (argc == 6 && !strcmp(argv[1], "ids"))
+        golden_ids(argv[3], atoi(argv[4]), argv[5]);
     else
-        die("usage: text BACKENDS MODEL F32_MODEL TEXT OUT | greedy BACKENDS MODEL COUNT OUT");
+        die("usage: text BACKENDS MODEL F32_MODEL TEXT OUT | greedy|ids BACKENDS MODEL COUNT OUT");
     return 0;
 }
