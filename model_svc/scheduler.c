@@ -27,7 +27,6 @@ struct relay_scheduler {
     // Of the step that is made or computed:
     relay_sequence **batch; // [max_running] in the order of the step's sequences
     uint32_t budget;        // rows left
-    bool is_short;          // somebody found no blocks
 };
 
 // ---- Lists
@@ -308,7 +307,7 @@ static void grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows) {
         for (uint32_t i = q->n_blocks; i < n_blocks; i++)
             q->lane->tables[g][i] = relay_block_pool_take(s->pools[g]);
     }
-    if (n_blocks > q->n_blocks) q->n_blocks = n_blocks;
+    q->n_blocks = n_blocks;
     q->n_scheduled = n_rows;
     s->budget -= n_rows;
 }
@@ -345,16 +344,14 @@ static uint32_t chunk(const relay_scheduler *s, const relay_sequence *q) {
 
 // As many of its pending rows as there is room for. One is made room for where there is none.
 static void schedule_running(relay_scheduler *s, relay_sequence *q) {
-    uint32_t want = chunk(s, q);
-    if (want == 0) return;
+    if (s->budget == 0) return;
     uint32_t room;
     while ((room = room_for(q, free_blocks(s))) == 0) {
-        s->is_short = true;
         relay_sequence *victim = find_victim(s, q);
         if (victim == NULL) return;
         preempt(s, victim);
     }
-    grant(s, q, min_u32(want, room));
+    grant(s, q, min_u32(chunk(s, q), room));
 }
 
 static relay_sequence *last_paused(const relay_scheduler *s) {
@@ -431,7 +428,6 @@ static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q) {
 bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now) {
     relay_step_clear(step);
     s->budget = s->opts.token_budget;
-    s->is_short = false;
     // Whom a grant preempts is below the one that asks or paused, so `next` is read after it.
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (relay_sequence_pending(q) == 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
@@ -439,8 +435,7 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (relay_sequence_pending(q) > 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
     }
-    // Blocks that were just taken from somebody are not for a newcomer.
-    if (!s->is_short) schedule_waiting(s, now);
+    schedule_waiting(s, now);
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (q->n_scheduled > 0) put_rows(s, step, q);
     }

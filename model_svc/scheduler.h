@@ -77,7 +77,7 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
                           relay_mono_us now);
 
 void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *out);
-// id < max_sequences
+// For tests: id < max_sequences.
 const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_t id);
 // For tests, between steps: lists, pools, tables, lanes and counts agree. NULL if so, else what does not.
 const char *relay_scheduler_check(const relay_scheduler *s);
