@@ -55,14 +55,28 @@ static void on_publish(void *arg, const relay_event *events, uint32_t n) {
     pthread_mutex_unlock(&w->mutex);
 }
 
+// In the middle of a step, on the engine's thread.
+static void on_step(void *arg, const relay_step *step) {
+    engine_world *w = arg;
+    pthread_mutex_lock(&w->mutex);
+    w->n_steps++;
+    note(w, w->n_steps == step->number, "a step's number is not its place among the steps");
+    pthread_cond_broadcast(&w->changed);
+    while (w->n_steps > w->last_free)
+        pthread_cond_wait(&w->changed, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
+}
+
 void engine_world_init(engine_world *w, const relay_engine_opts *opts) {
-    *w = (engine_world){.opts = *opts};
+    *w = (engine_world){.opts = *opts, .last_free = UINT64_MAX};
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     uint32_t n_blocks[RELAY_MAX_KV_GROUPS];
     for (uint32_t g = 0; g < opts->n_groups; g++)
         n_blocks[g] = opts->groups[g].n_blocks;
     fake_model_init(&w->model, opts->n_groups, n_blocks);
+    w->model.on_step = on_step;
+    w->model.on_step_arg = w;
     w->opts.model_ops = &fake_model_ops;
     w->opts.model = &w->model;
     w->opts.publish = on_publish;
@@ -123,6 +137,32 @@ static struct timespec patience(void) {
     return t;
 }
 
+void engine_let_run(engine_world *w, uint64_t n) {
+    pthread_mutex_lock(&w->mutex);
+    // A held step has begun and is the first to go on.
+    uint64_t n_done = w->n_steps > w->last_free ? w->n_steps - 1 : w->n_steps;
+    w->last_free = n == UINT64_MAX ? UINT64_MAX : n_done + n;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void engine_hold_publisher(engine_world *w, bool holds) {
+    pthread_mutex_lock(&w->mutex);
+    w->holds_publisher = holds;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void engine_wait_for_held_step(engine_world *w) {
+    struct timespec until = patience();
+    pthread_mutex_lock(&w->mutex);
+    while (w->n_steps <= w->last_free && wait_for_change(w, &until)) {
+    }
+    bool is_held = w->n_steps > w->last_free;
+    pthread_mutex_unlock(&w->mutex);
+    if (!is_held) fail_msg("no step came to be held");
+}
+
 void engine_wait_for_tokens(engine_request *r, uint32_t n) {
     struct timespec until = patience();
     pthread_mutex_lock(&r->world->mutex);
@@ -133,14 +173,18 @@ void engine_wait_for_tokens(engine_request *r, uint32_t n) {
     if (!has) fail_msg("%u tokens did not come", n);
 }
 
-void engine_wait_for_end(engine_request *r) {
+bool engine_ends(engine_request *r) {
     struct timespec until = patience();
     pthread_mutex_lock(&r->world->mutex);
     while (!r->is_ended && wait_for_change(r->world, &until)) {
     }
-    bool has = r->is_ended;
+    bool is_ended = r->is_ended;
     pthread_mutex_unlock(&r->world->mutex);
-    if (!has) fail_msg("a request did not end");
+    return is_ended;
+}
+
+void engine_wait_for_end(engine_request *r) {
+    if (!engine_ends(r)) fail_msg("a request did not end");
 }
 
 void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *load)) {
@@ -153,11 +197,16 @@ void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *l
     fail_msg("the load did not come to what was waited for");
 }
 
-void engine_expect_own_ids(const engine_request *r) {
+bool engine_has_own_ids(const engine_request *r) {
     uint32_t n = r->request.n_tokens + r->n_drawn;
     uint32_t *ids = relay_calloc(n, sizeof ids[0]);
     memcpy(ids, r->ids, r->request.n_tokens * sizeof ids[0]);
     fake_continue(ids, r->request.n_tokens, r->n_drawn, r->request.sampling.seed);
-    assert_memory_equal(ids + r->request.n_tokens, r->drawn, r->n_drawn * sizeof ids[0]);
+    bool is_same = memcmp(ids + r->request.n_tokens, r->drawn, r->n_drawn * sizeof ids[0]) == 0;
     free(ids);
+    return is_same;
+}
+
+void engine_expect_own_ids(const engine_request *r) {
+    assert_true(engine_has_own_ids(r));
 }

@@ -18,6 +18,8 @@ typedef struct engine_world {
     uint64_t last_step; // of the last event
     uint32_t n_ended;
     bool holds_publisher; // publish() waits while it is set
+    uint64_t n_steps;     // begun
+    uint64_t last_free;   // steps up to this one run; the next waits in the middle
     const char *error;    // the first event that came out of order
 } engine_world;
 
@@ -40,10 +42,17 @@ void engine_world_fini(engine_world *w);
 engine_request *engine_request_create(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
 void engine_request_destroy(engine_request *r);
 relay_code engine_request_submit(engine_request *r, relay_err *e);
+// Lets `n` steps run from where it stands, then holds the one after them in its middle; UINT64_MAX lets all run.
+void engine_let_run(engine_world *w, uint64_t n);
+void engine_hold_publisher(engine_world *w, bool holds);
 // Wait, at most for 20 seconds, then fail.
+void engine_wait_for_held_step(engine_world *w);
 void engine_wait_for_tokens(engine_request *r, uint32_t n);
 void engine_wait_for_end(engine_request *r);
 void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *load));
 void engine_expect_own_ids(const engine_request *r);
+// The same for threads that may not fail a test.
+bool engine_ends(engine_request *r);
+bool engine_has_own_ids(const engine_request *r);
 
 #endif

@@ -55,8 +55,6 @@ static void load_real(service_world *w, const service_world_opts *o) {
         .max_rows = o->token_budget,
         .max_sequences = o->max_running,
     };
-    // Of stories260K: 5 layers, 4 KV heads of 8 values, keys and values of two bytes.
-    if (o->kv_blocks != 0) opts.kv_bytes = (uint64_t)o->kv_blocks * RELAY_BLOCK_TOKENS * 5 * 4 * 8 * 2 * 2;
     relay_err e;
     if (relay_model_load(&w->model, w->file, "stories260K.gguf", &opts, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->info = *relay_model_get_info(w->model);
@@ -175,15 +173,14 @@ bool load_is_empty(const Relay__V1__Load *load) {
     return load->running == 0 && load->waiting == 0 && load->free_blocks == load->total_blocks;
 }
 
-static void wait_for(service_world *w, load_condition holds, bool takes_steps) {
+void service_world_wait_for(service_world *w, load_condition holds) {
     relay_mono_us until = relay_mono_now() + PATIENCE_US;
     for (;;) {
         Relay__V1__GetLoadRequest request = RELAY__V1__GET_LOAD_REQUEST__INIT;
         ProtobufCMessage *m;
         relay_err e;
         if (relay_rpc_client_unary(w->client, "/relay.v1.ModelService/GetLoad", &request.base,
-                                   &relay__v1__get_load_response__descriptor, NULL, 0, RELAY_NEVER_US, &m,
-                                   &e) != RELAY_OK) {
+                                   &relay__v1__get_load_response__descriptor, NULL, 0, until, &m, &e) != RELAY_OK) {
             fail_msg("GetLoad: %s", e.message);
         }
         const Relay__V1__Load *load = ((Relay__V1__GetLoadResponse *)m)->load;
@@ -194,17 +191,8 @@ static void wait_for(service_world *w, load_condition holds, bool takes_steps) {
         }
         protobuf_c_message_free_unpacked(m, NULL);
         if (is_there) return;
-        if (takes_steps) service_world_step(w, 1);
         usleep(1000);
     }
-}
-
-void service_world_wait_for(service_world *w, load_condition holds) {
-    wait_for(w, holds, false);
-}
-
-void service_world_step_until(service_world *w, load_condition holds) {
-    wait_for(w, holds, true);
 }
 
 // ---- Requests and answers
@@ -265,7 +253,6 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         a->is_finished = true;
         a->reason = r->finished->reason;
         a->output_tokens = r->finished->output_tokens;
-        a->preemptions = r->finished->preemptions;
         if (r->finished->cause_case == RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_TOKEN_ID) {
             a->stop_token_id = r->finished->stop_token_id;
         }

@@ -15,10 +15,9 @@
 #include "tests/model_svc/fake_model.h"
 
 typedef struct service_world_opts {
-    bool is_real;       // stories260K
-    bool is_loading;    // the service is not given its engine
-    uint32_t threads;   // of the real model; 0: 1
-    uint32_t kv_blocks; // of the real model; 0: enough
+    bool is_real;     // stories260K
+    bool is_loading;  // the service is not given its engine
+    uint32_t threads; // of the real model; 0: 1
     uint32_t max_context, n_blocks, max_running, token_budget, prompt_chunk, max_queued_requests, max_queued_tokens;
     uint32_t keepalive_ms, outbox_bytes;
 } service_world_opts;
@@ -59,8 +58,6 @@ void service_world_release(service_world *w);
 // Waits (at most 20 s) for the load that GetLoad tells.
 typedef bool (*load_condition)(const Relay__V1__Load *load);
 void service_world_wait_for(service_world *w, load_condition holds);
-// The same in a world that is held: takes steps until it is so. (A load is told at a step's end.)
-void service_world_step_until(service_world *w, load_condition holds);
 bool load_is_empty(const Relay__V1__Load *load);
 
 // ---- Requests
@@ -86,7 +83,7 @@ typedef struct token_answer {
     uint64_t seed;
     char server_request_id[64];
     Relay__V1__FinishReason reason;
-    uint32_t stop_token_id, output_tokens, preemptions;
+    uint32_t stop_token_id, output_tokens;
     relay_code code; // of the error
     char error[RELAY_ERR_MESSAGE_MAX], reason_text[64];
     uint32_t retry_after_ms;

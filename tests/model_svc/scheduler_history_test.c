@@ -1,0 +1,208 @@
+// Many short random histories in small worlds: arrivals, priorities, cancels, credit, deadlines, resumed answers, tiny
+// pools. After every step all invariants hold, the first in rank has moved, and in the end everybody has exactly the
+// answer that a plain loop over the model gives.
+#include "model_svc/scheduler.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/model_svc/scheduler_world.h"
+
+enum { N_HISTORIES = 12000, MAX_SEQUENCES = 10, MAX_REQUESTS = 24 };
+
+static uint32_t history; // the one that runs, for whoever reads a failure; 0 after the last
+static uint64_t random_state;
+
+static void tell_history(void) {
+    if (history != 0) fprintf(stderr, "it failed in history %u\n", history);
+}
+
+// xorshift64* (Vigna 2016): the same histories everywhere.
+static uint32_t below(uint32_t n) {
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return (uint32_t)((random_state * UINT64_C(2685821657736338717)) >> 33) % n;
+}
+
+static uint32_t between(uint32_t low, uint32_t high) {
+    return low + below(high - low + 1);
+}
+
+static bool chance(uint32_t percent) {
+    return below(100) < percent;
+}
+
+typedef struct story {
+    world w;
+    world_request *requests[MAX_REQUESTS];
+    uint32_t n_requests;
+    uint32_t most_tokens; // of one sequence
+    uint32_t eos_ids[40];
+} story;
+
+static relay_scheduler_opts random_opts(void) {
+    uint32_t max_running = between(1, 4);
+    relay_scheduler_opts o = {
+        .n_groups = between(1, 2),
+        .n_blocks = {between(1, 8), between(1, 8)},
+        .max_context = between(2, 90),
+        .max_running = max_running,
+        .max_sequences = MAX_SEQUENCES,
+        .token_budget = max_running + below(24),
+        .prompt_chunk = chance(50) ? 0 : between(1, 20),
+    };
+    return o;
+}
+
+static bool id_is_taken(const story *s, uint32_t id) {
+    return relay_scheduler_sequence(s->w.scheduler, id)->state != RELAY_SEQUENCE_NONE;
+}
+
+static void arrive(story *s) {
+    uint32_t id = below(MAX_SEQUENCES);
+    if (s->n_requests == MAX_REQUESTS || id_is_taken(s, id)) return;
+    uint32_t n_prompt = between(1, s->most_tokens - 1);
+    uint32_t n_resumed = chance(20) ? below(s->most_tokens - n_prompt + 1) : 0;
+    world_request *r =
+        world_request_create(n_prompt + n_resumed, between(n_resumed + 1, n_resumed + 60), history * 100 + id);
+    r->request.n_prompt = n_prompt;
+    r->request.priority = (int32_t)between(0, 2) - 1;
+    if (chance(30)) r->request.initial_credit = below(10);
+    if (chance(60)) {
+        r->request.eos_ids = s->eos_ids;
+        r->request.n_eos_ids = 40;
+        if (chance(30)) r->request.min_new_tokens = below(r->request.max_new_tokens);
+    }
+    if (chance(30)) r->request.sampling.repetition_penalty = 1.1f;
+    if (chance(30)) r->request.sampling.frequency_penalty = 0.5f;
+    if (chance(5)) r->request.deadline = s->w.now + 1000 * between(1, 60);
+    if (chance(5)) r->request.time_limit_at = s->w.now + 1000 * between(1, 60);
+    s->requests[s->n_requests++] = r;
+    world_add(&s->w, r, id);
+}
+
+// The live sequence that is before all others that run and have credit.
+static const relay_sequence *first_in_rank(const story *s) {
+    const relay_sequence *first = NULL;
+    for (uint32_t id = 0; id < MAX_SEQUENCES; id++) {
+        const relay_sequence *q = relay_scheduler_sequence(s->w.scheduler, id);
+        if (q->state != RELAY_SEQUENCE_RUNNING || relay_sequence_is_paused(q)) continue;
+        bool is_before = first == NULL || q->request->priority > first->request->priority ||
+                         (q->request->priority == first->request->priority && q->arrival < first->arrival);
+        if (is_before) first = q;
+    }
+    return first;
+}
+
+static void step(story *s) {
+    const relay_sequence *first = first_in_rank(s);
+    relay_sequence before = {0};
+    if (first != NULL) before = *first;
+    world_step(&s->w);
+    if (first != NULL && first->arrival == before.arrival && first->state != RELAY_SEQUENCE_NONE) {
+        assert_int_equal(first->n_preemptions, before.n_preemptions);
+        assert_true(first->n_computed > before.n_computed);
+    }
+}
+
+static void disturb(story *s) {
+    if (chance(25)) arrive(s);
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        world_request *r = s->requests[i];
+        if (!r->is_live) continue;
+        if (chance(1)) relay_scheduler_cancel(s->w.scheduler, r->id, s->w.now);
+        if (chance(10)) relay_scheduler_add_credit(s->w.scheduler, r->id, below(6));
+    }
+}
+
+// What is left has credit and no more company: every step brings somebody nearer to the end, so there are at most as
+// many as all of them have ids, once for what is computed anew and once for what is drawn.
+static void let_them_end(story *s) {
+    uint32_t most_steps = 1;
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        world_request *r = s->requests[i];
+        if (!r->is_live) continue;
+        relay_scheduler_add_credit(s->w.scheduler, r->id, RELAY_UNLIMITED_CREDIT);
+        most_steps += 2 * s->most_tokens;
+    }
+    while (s->w.n_live > 0) {
+        assert_true(most_steps-- > 0);
+        step(s);
+    }
+}
+
+// The answer by a plain loop: no batch, no cache.
+static void expect_answer(const story *s, const world_request *r) {
+    uint32_t ids[256], n = r->request.n_tokens;
+    memcpy(ids, r->ids, n * sizeof ids[0]);
+    relay_finish why = RELAY_FINISH_NONE;
+    bool is_cut = r->last.kind == RELAY_EVENT_FAILED || r->last.finish == RELAY_FINISH_CANCELLED ||
+                  r->last.finish == RELAY_FINISH_TIME_LIMIT;
+    for (uint32_t i = 0;; i++) {
+        uint32_t n_output = n - r->request.n_prompt;
+        bool is_eos = n_output > r->request.min_new_tokens && r->request.n_eos_ids > 0 && ids[n - 1] < 40;
+        if (n_output > 0) {
+            why = is_eos                                  ? RELAY_FINISH_EOS
+                  : n_output >= r->request.max_new_tokens ? RELAY_FINISH_MAX_NEW_TOKENS
+                  : n >= s->most_tokens                   ? RELAY_FINISH_CONTEXT_FULL
+                                                          : RELAY_FINISH_NONE;
+        }
+        if (i == r->n_drawn && is_cut) return;
+        if (why != RELAY_FINISH_NONE) break;
+        assert_true(i < r->n_drawn);
+        bool is_masked = n_output < r->request.min_new_tokens;
+        ids[n] = fake_next(ids, n, r->request.sampling.seed, s->eos_ids, is_masked ? r->request.n_eos_ids : 0);
+        assert_int_equal(r->drawn[i], ids[n]);
+        n++;
+    }
+    assert_int_equal(r->n_drawn, n - r->request.n_tokens);
+    world_expect_finish(r, why);
+}
+
+static void live(uint32_t seed) {
+    random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    story s = {0};
+    for (uint32_t i = 0; i < 40; i++)
+        s.eos_ids[i] = i;
+    relay_scheduler_opts opts = random_opts();
+    world_init(&s.w, &opts);
+    s.most_tokens = opts.max_context;
+    for (uint32_t g = 0; g < opts.n_groups; g++) {
+        uint32_t slots = opts.n_blocks[g] * RELAY_BLOCK_TOKENS;
+        if (slots < s.most_tokens) s.most_tokens = slots;
+    }
+    for (uint32_t n = between(5, 80); n > 0; n--) {
+        disturb(&s);
+        step(&s);
+    }
+    let_them_end(&s);
+    relay_scheduler_state state;
+    relay_scheduler_get_state(s.w.scheduler, &state);
+    assert_int_equal(state.used_blocks, 0);
+    for (uint32_t i = 0; i < s.n_requests; i++) {
+        expect_answer(&s, s.requests[i]);
+        world_request_destroy(s.requests[i]);
+    }
+    world_fini(&s.w);
+}
+
+static void whatever_happens_all_holds_and_everyone_ends(void **state) {
+    for (history = 1; history <= N_HISTORIES; history++)
+        live(history);
+    history = 0;
+}
+
+int main(void) {
+    atexit(tell_history);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whatever_happens_all_holds_and_everyone_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
