@@ -1,0 +1,28 @@
+"""The docs tell what the programs do."""
+import re
+
+import pytest
+
+from conftest import BIN, ROOT, run
+
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
+
+
+@pytest.mark.parametrize("program", ["model_svc/relay-model", "tokenizer_svc/relay-tokenizer"])
+def test_every_flag_is_in_operations(program):
+    flags = set(re.findall(r"^ +(--[a-z-]+)", run(BIN / program, "--help").stdout, re.M)) - {"--help"}
+    assert len(flags) > 10
+    for flag in flags:
+        assert "`%s`" % flag in OPERATIONS, flag
+
+
+def test_every_link_leads_somewhere():
+    for path in [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / link).exists(), (path, link)
+
+
+def test_every_folder_is_in_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    for name in run("git", "ls-tree", "-d", "--name-only", "HEAD", cwd=ROOT).stdout.split():
+        assert name.startswith(".") or name == "bazel" or "| `%s/` |" % name in readme, name
