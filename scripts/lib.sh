@@ -95,7 +95,7 @@ BUILD_PACKAGES="bazel-bootstrap bazel-platforms bazel-skylib bazel-rules-proto b
 ensure_build_tools() {
     # shellcheck disable=SC2086
     ensure_packages $BUILD_PACKAGES
-    python3 "$RELAY_ROOT/scripts/fetch.py" library yyjson || die "could not get yyjson" "Check the network, then run again."
+    python3 "$RELAY_ROOT/scripts/fetch.py" library yyjson >/dev/null || die "could not get yyjson" "Check the network, then run again."
 }
 
 # newer_than STAMP: true when a source of the build changed after STAMP was written.
