@@ -13,6 +13,12 @@
 #include "tests/model_svc/model_driver.h"
 #include "tests/model_svc/tiny_model.h"
 
+#ifdef RELAY_TSAN
+enum { WITH_REF = 0 }; // it has one thread, and is slow
+#else
+enum { WITH_REF = 1 };
+#endif
+
 enum {
     MAX_IDS = 160,
     MAX_ROWS = 192,
@@ -112,7 +118,7 @@ static void check_file(const relay_gguf *g, uint32_t n_ids, bool with_ref) {
     const relay_kernels *const *backends = relay_kernels_available(&n_backends);
     for (uint32_t b = 0; b < n_backends; b++) {
         const char *name = backends[b]->name;
-        if (!with_ref && strcmp(name, "ref") == 0) continue;
+        if (!(with_ref && WITH_REF) && strcmp(name, "ref") == 0) continue;
         for (relay_kv_type kv = RELAY_KV_F16; kv <= RELAY_KV_F32; kv++) {
             relay_model *m = load(g, backends[b], kv, 1);
             trace whole = run_alone(m, n_ids, n_ids), other;
@@ -161,7 +167,7 @@ static void a_model_of_every_quantized_type_gives_the_same_bits(void **state) {
         char *file = tiny_model_write(&t, &len);
         relay_gguf *g;
         assert_int_equal(relay_gguf_open_memory(&g, file, len, NULL), RELAY_OK);
-        check_file(g, 70, true);
+        check_file(g, 70, i == 0); // the reference backend widens every type to float32
         relay_gguf_close(g);
         free(file);
     }
