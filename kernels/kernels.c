@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/ref/ref.h"
 
 enum { MAX_BACKENDS = 3 };
@@ -14,6 +16,9 @@ static uint32_t n_available;
 static pthread_once_t detected = PTHREAD_ONCE_INIT;
 
 static void detect(void) {
+    relay_cpu_isa isa = relay_cpu_isa_detect();
+    if (isa.avx512) available[n_available++] = &relay_kernels_avx512;
+    if (isa.avx2) available[n_available++] = &relay_kernels_avx2;
     available[n_available++] = &relay_kernels_ref;
 }
 

@@ -79,7 +79,8 @@ typedef enum relay_logprob_mode {
 // ids in prompt or output), frequency, presence (output only); then greedy if temperature is 0, else temperature,
 // top_k, top_p over the renormalised rest (the smallest set of the most likely whose sum is >= top_p, at least one),
 // min_p (relative to the most likely that is left), draw. Equal logits: the lower id comes first everywhere. The draw
-// is Philox4x32-10 keyed by seed, with (position, sequence_index, purpose) as counter: it depends on nothing else.
+// is Philox4x32-10 keyed by seed, with (position, sequence_index, purpose) as counter: it depends on nothing else; what
+// is left is walked in the order of ids. Greedy is the limit of temperature 0: its processed distribution is one id.
 typedef struct relay_sample_params {
     float temperature;        // [0, 2]; 0: greedy
     float top_p;              // (0, 1]; 1: off
@@ -115,7 +116,8 @@ typedef struct relay_sample_result {
     uint32_t n_top;
     uint32_t top_ids[RELAY_MAX_TOP_LOGPROBS];
     float top_logprobs[RELAY_MAX_TOP_LOGPROBS];
-    bool is_finite; // false: the logits held a NaN or no finite value, and token_id means nothing
+    // False: the logits held a NaN or +infinity, or nothing above -infinity that is not masked; token_id means nothing.
+    bool is_finite;
 } relay_sample_result;
 
 typedef struct relay_device_opts {

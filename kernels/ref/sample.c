@@ -78,16 +78,18 @@ static double weigh(scratch *s, uint32_t n, double temperature) {
 }
 
 // Logprob, rank and most likely ids, of the sorted row's first n.
-static void report(const scratch *s, uint32_t n, double total, uint32_t n_top, relay_sample_result *r) {
+static void report(const scratch *s, uint32_t n, double total, double temperature, uint32_t n_top,
+                   relay_sample_result *r) {
+    const double max = s->sorted[0].logit, log_total = log(total);
     for (uint32_t i = 0; i < n; i++) {
         if (s->sorted[i].id != r->token_id) continue;
-        r->logprob = (float)(log(s->probs[i]) - log(total));
+        r->logprob = (float)((s->sorted[i].logit - max) / temperature - log_total);
         if (n_top > 0) r->rank = i + 1;
     }
     for (; r->n_top < n_top && r->n_top < n; r->n_top++) {
         if (s->sorted[r->n_top].logit == -INFINITY) break;
         r->top_ids[r->n_top] = s->sorted[r->n_top].id;
-        r->top_logprobs[r->n_top] = (float)(log(s->probs[r->n_top]) - log(total));
+        r->top_logprobs[r->n_top] = (float)((s->sorted[r->n_top].logit - max) / temperature - log_total);
     }
 }
 
@@ -140,15 +142,16 @@ static void sample_row(scratch *s, relay_sample_result *r, const float *logits, 
     r->is_finite = true;
     sort_row(s, s->logits, n_vocab);
     // Greedy is the limit of temperature 0: all is on one id.
+    const double temperature = p->temperature == 0 ? 1 : p->temperature;
     uint32_t n_left = p->temperature == 0 ? 1 : truncate_row(s, n_vocab, p);
-    double total = weigh(s, n_left, p->temperature == 0 ? 1 : p->temperature);
+    double total = weigh(s, n_left, temperature);
     r->token_id = p->temperature == 0 ? s->sorted[0].id : draw(s, n_left, n_vocab, p);
     if (p->logprob_mode == RELAY_LOGPROB_PROCESSED) {
-        report(s, n_left, total, p->n_top, r);
+        report(s, n_left, total, temperature, p->n_top, r);
     } else if (p->logprob_mode == RELAY_LOGPROB_RAW) {
         sort_row(s, logits, n_vocab);
         total = weigh(s, n_vocab, 1);
-        report(s, n_vocab, total, p->n_top, r);
+        report(s, n_vocab, total, 1, p->n_top, r);
     }
 }
 

@@ -1,0 +1,371 @@
+// The sampling operation, without sorting the vocabulary.
+//
+// Ids are ordered by logit, larger first, equal ones by id. Each truncation is a cut in that order: the last id that is
+// kept. top_k finds its cut by keeping the best k of a buffer while it walks the row; top_p first sets aside the ids
+// whose share is so small that together they cannot matter, then selects among the rest by halves; min_p compares
+// weights. What is left is walked once in the order of ids to sum its weights, and the draw is found by run of ids,
+// then by id.
+//
+// One row is sampled by one thread, and no step's order depends on anything but the row: the same logits and parameters
+// give the same id and the same logprobs. Weights are float32, sums of many are double.
+#include "kernels/cpu/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+#include "kernels/sampling.h"
+
+enum { RUN = RELAY_SAMPLE_RUN };
+
+// A place in the order: of ids that may be drawn, those up to and including this one.
+typedef struct cut {
+    float logit;
+    uint32_t id;
+} cut;
+
+static const cut keep_all = {-INFINITY, 0}; // but -infinity itself
+
+// The row that is sampled.
+typedef struct row {
+    const float *logits;
+    uint32_t n;
+    float max;
+    float inverse_temperature;
+} row;
+
+// ---- Passes over the row, 16 ids at a time. Lanes past the end are -infinity.
+
+RELAY_INLINE vf load_logits(const float *logits, uint32_t i, uint32_t n) {
+    if (i + LANES <= n) return vf_load(logits + i);
+    vm is_in = vi_lt(vi_lane_index(), vi_set((int32_t)(n - i)));
+    return vf_select(is_in, vf_set(-INFINITY), vf_load_n(logits + i, n - i));
+}
+
+// The largest logit; false where there is a NaN or +infinity, or nothing above -infinity.
+static bool find_max(const float *logits, uint32_t n, float *max_out) {
+    vf max = vf_set(-INFINITY);
+    uint32_t finite = 0xFFFF;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        vf l = load_logits(logits, i, n);
+        finite &= vm_bits(vf_lt(l, vf_set(INFINITY))); // false for a NaN too
+        max = vf_max(max, l);
+    }
+    *max_out = vf_max_lane(max);
+    return finite == 0xFFFF && *max_out > -INFINITY;
+}
+
+RELAY_INLINE vf weights_of(const row *r, vf logits) {
+    return vf_exp(vf_mul(vf_sub(logits, vf_set(r->max)), vf_set(r->inverse_temperature)));
+}
+
+static uint32_t first_id_of(const row *r, float logit) {
+    for (uint32_t i = 0; i < r->n; i += LANES) {
+        uint32_t bits = vm_bits(vf_eq(load_logits(r->logits, i, r->n), vf_set(logit)));
+        if (bits != 0) return i + (uint32_t)__builtin_ctz(bits);
+    }
+    return 0; // not reached: the logit is one of the row's
+}
+
+// Lanes at i.. that the cut keeps.
+RELAY_INLINE vm kept_lanes(cut c, vf logits, uint32_t i) {
+    vi last = vi_set((int32_t)c.id - (int32_t)i + 1);
+    vm is_up_to = vm_and(vf_eq(logits, vf_set(c.logit)), vi_lt(vi_lane_index(), last));
+    vm is_kept = vm_or(vf_lt(vf_set(c.logit), logits), is_up_to);
+    return vm_and(is_kept, vf_lt(vf_set(-INFINITY), logits));
+}
+
+// Sum of the row's weights, in runs: lanes within a run, runs in double.
+static double sum_weights(const row *r) {
+    double total = 0;
+    for (uint32_t first = 0; first < r->n; first += RUN) {
+        vf sum = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
+            sum = vf_add(sum, weights_of(r, load_logits(r->logits, i, r->n)));
+        }
+        total += vf_sum(sum);
+    }
+    return total;
+}
+
+// One-based place of an id in the order.
+static uint32_t rank_of(const row *r, uint32_t id) {
+    const float logit = r->logits[id];
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < r->n; i += LANES) {
+        rank += (uint32_t)__builtin_popcount(vm_bits(kept_lanes((cut){logit, id}, load_logits(r->logits, i, r->n), i)));
+    }
+    return rank;
+}
+
+// ---- Selection in a buffer of candidates
+
+static bool comes_first(relay_candidate a, relay_candidate b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+static void swap(relay_candidate *a, relay_candidate *b) {
+    relay_candidate t = *a;
+    *a = *b;
+    *b = t;
+}
+
+// Splits [0, n), n >= 1, around its middle element: what comes before it in the order goes to its left. Returns its
+// index. Candidates arrive in the order of ids, which has nothing to do with that of logits, so the middle is a fair
+// pivot; of three, so that a sorted row is no worst case either.
+static uint32_t split(relay_candidate *a, uint32_t n) {
+    relay_candidate *x = &a[0], *y = &a[n / 2], *z = &a[n - 1];
+    if (comes_first(*y, *x)) swap(x, y);
+    if (comes_first(*z, *y)) swap(y, z);
+    if (comes_first(*y, *x)) swap(x, y);
+    swap(y, z); // the median is last
+    uint32_t left = 0;
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        if (comes_first(a[i], a[n - 1])) swap(&a[left++], &a[i]);
+    }
+    swap(&a[left], &a[n - 1]);
+    return left;
+}
+
+// Moves the first k of the order to the front (in any order); the k-th itself is at [k - 1]. 1 <= k <= n.
+static void select_first(relay_candidate *a, uint32_t n, uint32_t k) {
+    while (n > 1) {
+        uint32_t pivot = split(a, n);
+        if (pivot == k - 1) return;
+        if (pivot > k - 1) {
+            n = pivot;
+        } else {
+            a += pivot + 1;
+            n -= pivot + 1;
+            k -= pivot + 1;
+        }
+    }
+}
+
+// ---- Cuts
+
+// The k-th id of the order; keep_all where there are fewer than k. The first k (or all there are) are left in
+// s->candidates without weights, their number in *n_out.
+static cut top_k_cut(const row *r, uint32_t k, relay_candidate *buffer, uint32_t *n_out) {
+    // Room for some times k, so that the buffer is seldom cut down, but never more than the scratch has.
+    uint32_t room = k < 512 ? 2048 : 4 * k;
+    if (k > r->n / 4 || room > r->n) room = r->n;
+    float threshold = -INFINITY;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n; i += LANES) {
+        uint32_t bits = vm_bits(vf_lt(vf_set(threshold), load_logits(r->logits, i, r->n)));
+        for (; bits != 0; bits &= bits - 1) {
+            uint32_t id = i + (uint32_t)__builtin_ctz(bits);
+            if (n == room) {
+                // Later ids of the same logit come behind the k-th: only larger logits matter from here on.
+                select_first(buffer, n, k);
+                threshold = buffer[k - 1].logit;
+                n = k;
+                if (!(r->logits[id] > threshold)) continue;
+            }
+            buffer[n++] = (relay_candidate){.logit = r->logits[id], .id = id};
+        }
+    }
+    *n_out = n < k ? n : k;
+    if (n < k) return keep_all;
+    select_first(buffer, n, k);
+    return (cut){buffer[k - 1].logit, buffer[k - 1].id};
+}
+
+static void weigh_candidates(const row *r, relay_candidate *c, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += LANES) {
+        float lanes[LANES] = {0};
+        for (uint32_t j = 0; j < LANES && i + j < n; j++)
+            lanes[j] = c[i + j].logit;
+        vf_store(lanes, weights_of(r, vf_load(lanes)));
+        for (uint32_t j = 0; j < LANES && i + j < n; j++)
+            c[i + j].weight = lanes[j];
+    }
+}
+
+// All ids whose weight is at least `least`, with their weights.
+static uint32_t collect(const row *r, float least, relay_candidate *buffer) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n; i += LANES) {
+        vf logits = load_logits(r->logits, i, r->n);
+        vf weights = weights_of(r, logits);
+        uint32_t bits = vm_bits(vm_and(vf_le(vf_set(least), weights), vf_lt(vf_set(-INFINITY), logits)));
+        if (bits == 0) continue;
+        float lanes[LANES];
+        vf_store(lanes, weights);
+        for (; bits != 0; bits &= bits - 1) {
+            uint32_t lane = (uint32_t)__builtin_ctz(bits);
+            buffer[n++] = (relay_candidate){r->logits[i + lane], lanes[lane], i + lane};
+        }
+    }
+    return n;
+}
+
+// The last id of the shortest front of the order whose weights sum to `wanted`; of the last id if none does. n >= 1.
+static cut weight_cut(relay_candidate *a, uint32_t n, double wanted) {
+    double before = 0; // of what is known to be kept
+    for (;;) {
+        if (n == 1) return (cut){a[0].logit, a[0].id};
+        uint32_t pivot = split(a, n);
+        double left = before;
+        for (uint32_t i = 0; i < pivot; i++)
+            left += a[i].weight;
+        if (pivot > 0 && left >= wanted) {
+            n = pivot;
+        } else if (left + a[pivot].weight >= wanted || pivot + 1 == n) {
+            return (cut){a[pivot].logit, a[pivot].id};
+        } else {
+            before = left + a[pivot].weight;
+            a += pivot + 1;
+            n -= pivot + 1;
+        }
+    }
+}
+
+static cut truncation(const row *r, const relay_sample_params *p, relay_candidate *buffer) {
+    cut c = keep_all;
+    uint32_t n = 0;
+    if (p->top_k > 0 && p->top_k < r->n) {
+        c = top_k_cut(r, p->top_k, buffer, &n);
+        if (p->top_p >= 1) return c;
+        weigh_candidates(r, buffer, n);
+        double total = 0;
+        for (uint32_t i = 0; i < n; i++)
+            total += buffer[i].weight;
+        return weight_cut(buffer, n, p->top_p * total);
+    }
+    if (p->top_p >= 1) return c;
+    // Ids of less than this share are together less than 1 - top_p, so those above reach top_p without them.
+    double total = sum_weights(r);
+    n = collect(r, (float)((1 - (double)p->top_p) * total / r->n * 0.999), buffer);
+    return weight_cut(buffer, n, p->top_p * total);
+}
+
+// ---- Draw
+
+// Lanes of weights that are left to draw from, 0 elsewhere.
+RELAY_INLINE vf left_weights(const row *r, cut c, float min_p, uint32_t i, uint32_t *bits) {
+    vf logits = load_logits(r->logits, i, r->n);
+    vm is_kept = kept_lanes(c, logits, i);
+    *bits = vm_bits(is_kept);
+    if (*bits == 0) return vf_set(0);
+    vf weights = weights_of(r, logits);
+    is_kept = vm_and(is_kept, vf_le(vf_set(min_p), weights));
+    *bits = vm_bits(is_kept);
+    return vf_select(is_kept, vf_set(0), weights);
+}
+
+// The id at `u` of the weights that are left; their sum goes to *total, their number to *n_left.
+static uint32_t draw(const row *r, cut c, float min_p, double u, double *runs, double *total, uint32_t *n_left) {
+    uint32_t bits;
+    *total = 0;
+    *n_left = 0;
+    for (uint32_t first = 0; first < r->n; first += RUN) {
+        vf sum = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
+            sum = vf_add(sum, left_weights(r, c, min_p, i, &bits));
+            *n_left += (uint32_t)__builtin_popcount(bits);
+        }
+        *total += runs[first / RUN] = vf_sum(sum);
+    }
+    // The run in which the target lies, then the id. A run's sum and the sum of its ids one by one may differ by a
+    // rounding: then the last id of the run that can be drawn is taken.
+    double target = u * *total, before = 0;
+    uint32_t run = 0, n_runs = (r->n + RUN - 1) / RUN, last_run = 0;
+    for (; run < n_runs; run++) {
+        if (runs[run] == 0) continue;
+        last_run = run;
+        if (before + runs[run] > target) break;
+        before += runs[run];
+    }
+    uint32_t id = 0;
+    for (uint32_t i = last_run * RUN; i < (last_run + 1) * RUN && i < r->n; i += LANES) {
+        float lanes[LANES];
+        vf_store(lanes, left_weights(r, c, min_p, i, &bits));
+        for (; bits != 0; bits &= bits - 1) {
+            uint32_t lane = (uint32_t)__builtin_ctz(bits);
+            if (lanes[lane] == 0) continue; // below what a float32 holds
+            id = i + lane;
+            before += lanes[lane];
+            if (before > target) return id;
+        }
+    }
+    return id;
+}
+
+// ---- Logprobs
+
+// `total` is the sum of the weights of the row's first n_left ids.
+static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, relay_candidate *buffer,
+                   relay_sample_result *out) {
+    const double log_total = log(total), scale = r->inverse_temperature;
+    out->logprob = (float)(((double)r->logits[out->token_id] - r->max) * scale - log_total);
+    if (n_top == 0) return;
+    out->rank = rank_of(r, out->token_id);
+    uint32_t n;
+    top_k_cut(r, n_top < n_left ? n_top : n_left, buffer, &n);
+    for (uint32_t i = 1; i < n; i++) {
+        for (uint32_t j = i; j > 0 && comes_first(buffer[j], buffer[j - 1]); j--)
+            swap(&buffer[j], &buffer[j - 1]);
+    }
+    out->n_top = n;
+    for (uint32_t i = 0; i < n; i++) {
+        out->top_ids[i] = buffer[i].id;
+        out->top_logprobs[i] = (float)(((double)buffer[i].logit - r->max) * scale - log_total);
+    }
+}
+
+static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const float *logits, uint32_t n_vocab,
+                       const relay_sample_params *p, const relay_token_count *counts, const uint32_t *masked) {
+    memset(out, 0, sizeof *out);
+    row raw = {logits, n_vocab, 0, 1}, r = raw;
+    if (!find_max(logits, n_vocab, &raw.max)) return;
+    r.max = raw.max;
+    if (p->n_counts != 0 || p->n_masked != 0) {
+        memcpy(s->logits, logits, n_vocab * sizeof *logits);
+        relay_sampling_penalize(s->logits, p, counts, masked);
+        r.logits = s->logits;
+        if (!find_max(s->logits, n_vocab, &r.max)) return;
+    }
+    out->is_finite = true;
+    double total = 1;
+    uint32_t n_left = 1;
+    if (p->temperature == 0) {
+        out->token_id = first_id_of(&r, r.max);
+    } else {
+        // The inverse of a temperature near 0 stays finite, so that the largest logit's weight is exp(0).
+        r.inverse_temperature = fminf(1 / p->temperature, 1e30f);
+        double u = relay_philox_uniform(p->seed, p->position, p->sequence_index, RELAY_DRAW_TOKEN);
+        out->token_id = draw(&r, truncation(&r, p, s->candidates), p->min_p, u, s->runs, &total, &n_left);
+    }
+    if (p->logprob_mode == RELAY_LOGPROB_PROCESSED) {
+        report(&r, total, n_left, p->n_top, s->candidates, out);
+    } else if (p->logprob_mode == RELAY_LOGPROB_RAW) {
+        report(&raw, sum_weights(&raw), n_vocab, p->n_top, s->candidates, out);
+    }
+}
+
+typedef struct sampling {
+    relay_cpu_device *d;
+    relay_sample_result *results;
+    const float *logits;
+    uint32_t n_vocab;
+    const relay_sample_params *params;
+    const relay_token_count *counts;
+    const uint32_t *masked;
+} sampling;
+
+static void sample_task(void *arg, uint32_t task, uint32_t thread) {
+    const sampling *j = arg;
+    sample_row(&j->d->sample_scratch[thread], &j->results[task], j->logits + (uint64_t)task * j->n_vocab, j->n_vocab,
+               &j->params[task], j->counts, j->masked);
+}
+
+void RELAY_ISA(relay_sample)(relay_device *device, relay_sample_result *results, const float *logits, uint32_t n_vocab,
+                             const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
+                             uint32_t n_samples) {
+    relay_cpu_device *d = relay_cpu_device_of(device);
+    RELAY_ASSERT(n_vocab <= d->opts.max_vocab && n_vocab > 0);
+    sampling job = {d, results, logits, n_vocab, params, counts, masked};
+    relay_pool_run(d->pool, sample_task, &job, n_samples);
+}
