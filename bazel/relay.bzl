@@ -22,7 +22,13 @@ def relay_cc_library(name, copts = [], **kwargs):
     native.cc_library(name = name, copts = COPTS + copts, **kwargs)
 
 def relay_cc_binary(name, copts = [], deps = [], malloc = "//bazel:malloc", **kwargs):
-    native.cc_binary(name = name, copts = COPTS + copts, deps = deps, malloc = malloc, **kwargs)
+    native.cc_binary(
+        name = name,
+        copts = COPTS + copts,
+        deps = deps + ["//bazel:sanitizers"],
+        malloc = malloc,
+        **kwargs
+    )
 
 def relay_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     """A cmocka test program."""
@@ -30,6 +36,9 @@ def relay_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
         name = name,
         size = size,
         copts = COPTS + copts,
-        deps = deps + ["@system//:cmocka"],
+        deps = deps + [
+            "//bazel:sanitizers",
+            "@system//:cmocka",
+        ],
         **kwargs
     )

@@ -2,13 +2,18 @@
 #ifndef RELAY_COMMON_RPC_CALL_H
 #define RELAY_COMMON_RPC_CALL_H
 
+#include "common/metrics.h"
 #include "common/rpc_core.h"
 #include "common/rpc_server.h"
 
+enum { RELAY_RPC_N_CODES = RELAY_UNAUTHENTICATED + 1 };
+
 // A method as the server keeps it.
 typedef struct relay_rpc_served {
-    relay_rpc_method method; // path NULL: the catch-all for unknown paths
-    void *registration;      // the C core's handle; NULL for the catch-all
+    relay_rpc_method method;                 // path NULL: the catch-all for unknown paths
+    void *registration;                      // the C core's handle; NULL for the catch-all
+    relay_counter *ended[RELAY_RPC_N_CODES]; // by code; NULL without metrics
+    relay_histogram *seconds;                // NULL without metrics
 } relay_rpc_served;
 
 // What a filled slot holds. Owned by whoever holds the struct.

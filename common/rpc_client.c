@@ -52,6 +52,7 @@ struct relay_rpc_stream {
     relay_rpc_tag status_tag, head_tag, read_tag, write_tag;
 
     atomic_uint refs;
+    atomic_bool is_cancelled; // by us
 
     // Filled in by the batches, read after their tags.
     grpc_metadata_array head, trailers;
@@ -99,7 +100,7 @@ static grpc_channel *create_channel(const relay_rpc_client_opts *o) {
 
 relay_code relay_rpc_client_create(relay_rpc_client **out, const relay_rpc_client_opts *opts, relay_err *e) {
     *out = NULL;
-    grpc_init();
+    relay_rpc_core_up();
     relay_rpc_client *c = relay_calloc(1, sizeof *c);
     c->opts = *opts;
     c->target = relay_strndup(opts->target, strlen(opts->target));
@@ -134,7 +135,7 @@ void relay_rpc_client_destroy(relay_rpc_client *c) {
     pthread_mutex_destroy(&c->mu);
     free(c->target);
     free(c);
-    grpc_shutdown();
+    relay_rpc_core_down();
 }
 
 // One watch of the connection's state; on the stack of the caller, who waits for its tag.
@@ -264,6 +265,7 @@ void relay_rpc_stream_half_close(relay_rpc_stream *s) {
 }
 
 void relay_rpc_stream_cancel(relay_rpc_stream *s) {
+    atomic_store_explicit(&s->is_cancelled, true, memory_order_relaxed);
     grpc_call_cancel(s->call, NULL);
 }
 
@@ -304,6 +306,11 @@ static relay_code final_status(relay_rpc_stream *s, relay_err *e) {
     }
     if (s->status == GRPC_STATUS_OK) return RELAY_OK;
     relay_code code = s->status > 0 && s->status <= GRPC_STATUS_UNAUTHENTICATED ? (relay_code)s->status : RELAY_UNKNOWN;
+    // A C core server that shuts down gives a call that crosses its GOAWAY this status. Nobody here cancelled: the call
+    // may be tried elsewhere.
+    if (code == RELAY_CANCELLED && !atomic_load_explicit(&s->is_cancelled, memory_order_relaxed)) {
+        return relay_fail(e, RELAY_UNAVAILABLE, "the server cancelled the call");
+    }
     relay_fail(e, code, "%.*s", (int)GRPC_SLICE_LENGTH(s->status_text), GRPC_SLICE_START_PTR(s->status_text));
     for (size_t i = 0; i < s->trailers.count && e != NULL; i++) {
         const grpc_metadata *m = &s->trailers.metadata[i];

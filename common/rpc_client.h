@@ -1,4 +1,7 @@
 // A gRPC client on the C core: blocking calls for tools and tests, and streams with callbacks for services.
+//
+// Codes are the server's, but that CANCELLED always means a cancel from this side: a call that the server cancelled is
+// UNAVAILABLE. Errors bring the server's message and its retry hint.
 #ifndef RELAY_COMMON_RPC_CLIENT_H
 #define RELAY_COMMON_RPC_CLIENT_H
 

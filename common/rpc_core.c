@@ -1,10 +1,34 @@
 #include "common/rpc_core.h"
 
 #include <grpc/byte_buffer_reader.h>
+#include <grpc/support/log.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/log.h"
+
+// ---- The library
+
+static void log_line(gpr_log_func_args *line) {
+    relay_log_level level = line->severity == GPR_LOG_SEVERITY_ERROR ? RELAY_LOG_WARN : RELAY_LOG_DEBUG;
+    RELAY_LOG(level, "grpc", "text=%s at=%s:%d", line->message, line->file, line->line);
+}
+
+static void set_log_function(void) {
+    gpr_set_log_function(log_line);
+}
+
+void relay_rpc_core_up(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_log_function);
+    grpc_init();
+}
+
+void relay_rpc_core_down(void) {
+    grpc_shutdown();
+}
 
 // ---- Queues
 

@@ -40,6 +40,13 @@ struct relay_rpc_tag {
 // The object that holds `tag` as its member.
 #define RELAY_RPC_HOLDER(tag, type, member) ((type *)((char *)(tag)-offsetof(type, member)))
 
+// ---- The library
+
+// Each server and each client holds the C core up once. What it logs goes to our log: errors as warnings (they concern
+// one connection), the rest, which GRPC_VERBOSITY and GRPC_TRACE turn on, as debug lines.
+void relay_rpc_core_up(void);
+void relay_rpc_core_down(void);
+
 // ---- A completion queue and the thread that runs it.
 
 typedef struct relay_rpc_queue {

@@ -11,7 +11,6 @@
 #include "common/rpc_server.h"
 
 #include <grpc/grpc_security.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +54,14 @@ struct relay_rpc_server {
     bool is_drained;
     relay_rpc_tag shutdown_tag;
 
-    atomic_uint n_active; // calls that are not over on the wire
-
-    pthread_mutex_t mu;
-    pthread_cond_t cond; // any of these changed
-    uint64_t n_slots;    // guarded by mu
-    uint64_t n_calls;    // guarded by mu
-    bool is_shut_down;   // guarded by mu
-    bool is_hurried;     // guarded by mu
+    pthread_mutex_t mu;  // guards what follows
+    pthread_cond_t cond; // any of it changed
+    uint64_t n_slots;    // posted
+    uint64_t n_calls;    // in memory
+    uint64_t n_active;   // not over on the wire
+    relay_gauge *active; // n_active; NULL without metrics
+    bool is_shut_down;   // the shutdown tag is back
+    bool is_hurried;
 };
 
 // ---- Slots
@@ -173,7 +172,7 @@ static void shutdown_tag_done(relay_rpc_tag *tag, bool ok) {
 relay_code relay_rpc_server_create(relay_rpc_server **out, const relay_rpc_server_opts *opts, relay_err *e) {
     *out = NULL;
     raise_fd_limit();
-    grpc_init();
+    relay_rpc_core_up();
     relay_rpc_server *s = relay_calloc(1, sizeof *s);
     s->opts = *opts;
     fill_defaults(&s->opts);
@@ -211,7 +210,27 @@ void relay_rpc_server_add(relay_rpc_server *s, const relay_rpc_method *methods, 
     }
 }
 
+static void make_metrics(relay_rpc_server *s) {
+    relay_metrics *m = s->opts.metrics;
+    if (m == NULL) return;
+    s->active = relay_metrics_gauge(m, "relay_rpc_active", "Calls that are running.", NULL);
+    for (size_t i = 0; i < s->n_served; i++) {
+        relay_rpc_served *served = s->served[i];
+        const char *path = served->method.path != NULL ? served->method.path : "unknown";
+        char labels[256];
+        snprintf(labels, sizeof labels, "method=\"%s\"", path);
+        served->seconds = relay_metrics_histogram(m, "relay_rpc_seconds", "How long calls took, streams to their end.",
+                                                  labels, relay_latency_bounds, relay_latency_bounds_count);
+        for (int code = 0; code < RELAY_RPC_N_CODES; code++) {
+            snprintf(labels, sizeof labels, "code=\"%s\",method=\"%s\"", relay_code_name((relay_code)code), path);
+            served->ended[code] =
+                relay_metrics_counter(m, "relay_rpc_requests_total", "Calls that ended, by status code.", labels);
+        }
+    }
+}
+
 relay_code relay_rpc_server_start(relay_rpc_server *s, relay_err *e) {
+    make_metrics(s);
     for (uint32_t i = 0; i < s->opts.n_queues; i++) {
         char name[16];
         snprintf(name, sizeof name, "rpc-%u", i % 1000);
@@ -245,16 +264,30 @@ const relay_rpc_server_opts *relay_rpc_server_get_opts(const relay_rpc_server *s
     return &s->opts;
 }
 
+// Under mu.
+static void count_active(relay_rpc_server *s, int64_t change) {
+    s->n_active += (uint64_t)change;
+    if (s->active != NULL) relay_gauge_set(s->active, (double)s->n_active);
+}
+
 bool relay_rpc_server_call_opened(relay_rpc_server *s) {
     pthread_mutex_lock(&s->mu);
     s->n_calls++;
+    bool is_within_limit = s->n_active < s->opts.max_calls;
+    count_active(s, 1);
     pthread_mutex_unlock(&s->mu);
-    return atomic_fetch_add_explicit(&s->n_active, 1, memory_order_relaxed) < s->opts.max_calls;
+    return is_within_limit;
 }
 
 void relay_rpc_server_call_closed(relay_rpc_server *s, relay_rpc_served *served, relay_code code,
                                   relay_mono_us elapsed) {
-    atomic_fetch_sub_explicit(&s->n_active, 1, memory_order_relaxed);
+    if (served->seconds != NULL) {
+        relay_counter_add(served->ended[code], 1);
+        relay_histogram_observe(served->seconds, (double)elapsed / 1e6);
+    }
+    pthread_mutex_lock(&s->mu);
+    count_active(s, -1);
+    pthread_mutex_unlock(&s->mu);
 }
 
 void relay_rpc_server_call_destroyed(relay_rpc_server *s) {
@@ -319,5 +352,5 @@ void relay_rpc_server_destroy(relay_rpc_server *s) {
     pthread_cond_destroy(&s->cond);
     pthread_mutex_destroy(&s->mu);
     free(s);
-    grpc_shutdown();
+    relay_rpc_core_down();
 }

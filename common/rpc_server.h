@@ -24,9 +24,8 @@
 #include <stdint.h>
 
 #include "common/clock.h"
+#include "common/metrics.h"
 #include "common/status.h"
-
-struct relay_metrics; // common/metrics.h
 
 typedef struct relay_rpc_server relay_rpc_server;
 typedef struct relay_rpc_call relay_rpc_call;
@@ -69,7 +68,7 @@ typedef struct relay_rpc_server_opts {
     uint32_t keepalive_time_ms;     // ping a silent connection; 0: 60 s
     uint32_t keepalive_timeout_ms;  // and drop it when no answer comes; 0: 20 s
     uint32_t max_connection_age_ms; // 0: none (long streams live as long as they like)
-    struct relay_metrics *metrics;  // relay_rpc_requests_total{method,code}, _rpc_seconds, _rpc_active; may be NULL
+    relay_metrics *metrics; // relay_rpc_requests_total{method,code}, _rpc_seconds{method}, _rpc_active; may be NULL
 } relay_rpc_server_opts;
 
 // Binds the port; calls are taken from _start on.

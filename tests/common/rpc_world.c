@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/log.h"
+
 enum { HANGING_MAX = 512 };
 
 struct rpc_world {
@@ -235,6 +237,7 @@ static void add_methods(rpc_world *w) {
 // ---- The world
 
 rpc_world *rpc_world_create(const relay_rpc_server_opts *server_opts, const relay_rpc_client_opts *client_opts) {
+    relay_log_init(RELAY_LOG_ERROR, RELAY_LOG_KEY_VALUE); // the C core warns of what the tests provoke
     rpc_world *w = relay_calloc(1, sizeof *w);
     pthread_mutex_init(&w->mu, NULL);
     pthread_cond_init(&w->cond, NULL);
@@ -326,6 +329,27 @@ relay_rpc_call *rpc_world_hanging(rpc_world *w) {
     relay_rpc_call_ref(call);
     pthread_mutex_unlock(&w->mu);
     return call;
+}
+
+int rpc_world_stuff(relay_rpc_call *call, uint64_t outbox_bytes) {
+    char text[1001];
+    memset(text, 'x', 1000);
+    text[1000] = 0;
+    Relay__V1__DetokenizeResponse m = rpc_text(text);
+    int n = 0;
+    // Windows grow while bytes arrive: it is full when nothing has moved for a while.
+    for (relay_mono_us last = relay_mono_now(); relay_mono_now() - last < 100000;) {
+        relay_code code = relay_rpc_call_send(call, &m.base);
+        assert_true(relay_rpc_call_outbox_used(call) <= outbox_bytes);
+        if (code == RELAY_OK) {
+            last = relay_mono_now();
+            n++;
+        } else {
+            assert_int_equal(code, RELAY_RESOURCE_EXHAUSTED);
+            usleep(5000);
+        }
+    }
+    return n;
 }
 
 void rpc_world_release(rpc_world *w) {

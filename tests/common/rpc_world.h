@@ -52,6 +52,9 @@ rpc_world_counts rpc_world_count(rpc_world *w);
 void rpc_world_wait(rpc_world *w, rpc_world_counts at_least);
 // The call that hangs, with a reference for the test; waits for it.
 relay_rpc_call *rpc_world_hanging(rpc_world *w);
+// Sends texts of 1000 letters to a client that does not read, until the transport has taken all it will take and the
+// outbox of `outbox_bytes` is full too. Gives their number.
+int rpc_world_stuff(relay_rpc_call *call, uint64_t outbox_bytes);
 // Finishes every hanging call with OK and lets go of it.
 void rpc_world_release(rpc_world *w);
 

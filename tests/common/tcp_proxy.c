@@ -1,0 +1,116 @@
+#include "tests/common/tcp_proxy.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/status.h"
+
+enum { CONNECTIONS_MAX = 16 };
+
+struct tcp_proxy {
+    int listener;
+    int control[2]; // a pipe: a byte wakes the thread
+    uint16_t port, to_port;
+    atomic_bool is_frozen, is_closing;
+    pthread_t thread;
+    int sides[CONNECTIONS_MAX][2]; // the thread's; -1 when closed
+    int n_connections;
+};
+
+static struct sockaddr_in loopback(uint16_t port) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void take_connection(tcp_proxy *p) {
+    int client = accept(p->listener, NULL, NULL), server = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = loopback(p->to_port);
+    RELAY_ASSERT(client >= 0 && p->n_connections < CONNECTIONS_MAX);
+    RELAY_ASSERT(connect(server, (struct sockaddr *)&address, sizeof address) == 0);
+    p->sides[p->n_connections][0] = client;
+    p->sides[p->n_connections][1] = server;
+    p->n_connections++;
+}
+
+static void pass_on(int from[2], int side) {
+    char bytes[16384];
+    ssize_t n = read(from[side], bytes, sizeof bytes);
+    for (ssize_t at = 0; n > 0 && at < n;) {
+        ssize_t written = send(from[!side], bytes + at, (size_t)(n - at), MSG_NOSIGNAL);
+        if (written <= 0) n = 0;
+        at += written;
+    }
+    if (n > 0) return;
+    close(from[0]);
+    close(from[1]);
+    from[0] = from[1] = -1;
+}
+
+static void *run(void *arg) {
+    tcp_proxy *p = arg;
+    while (!atomic_load(&p->is_closing)) {
+        struct pollfd fds[2 + 2 * CONNECTIONS_MAX] = {{.fd = p->control[0], .events = POLLIN},
+                                                      {.fd = p->listener, .events = POLLIN}};
+        bool is_frozen = atomic_load(&p->is_frozen);
+        int n = p->n_connections;
+        for (int i = 0; i < 2 * n; i++) // poll leaves out what is negative
+            fds[2 + i] = (struct pollfd){.fd = is_frozen ? -1 : p->sides[i / 2][i % 2], .events = POLLIN};
+        if (is_frozen) fds[1].fd = -1;
+        poll(fds, (nfds_t)(2 + 2 * n), -1);
+        char wake;
+        if (fds[0].revents) RELAY_ASSERT(read(p->control[0], &wake, 1) == 1);
+        if (fds[1].revents) take_connection(p);
+        for (int i = 0; i < 2 * n; i++) {
+            if (fds[2 + i].revents && p->sides[i / 2][0] >= 0) pass_on(p->sides[i / 2], i % 2);
+        }
+    }
+    return NULL;
+}
+
+tcp_proxy *tcp_proxy_create(uint16_t to_port) {
+    tcp_proxy *p = relay_calloc(1, sizeof *p);
+    p->to_port = to_port;
+    p->listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    RELAY_ASSERT(bind(p->listener, (struct sockaddr *)&address, size) == 0 && listen(p->listener, 16) == 0);
+    RELAY_ASSERT(getsockname(p->listener, (struct sockaddr *)&address, &size) == 0);
+    p->port = ntohs(address.sin_port);
+    RELAY_ASSERT(pipe(p->control) == 0);
+    RELAY_ASSERT(pthread_create(&p->thread, NULL, run, p) == 0);
+    return p;
+}
+
+uint16_t tcp_proxy_port(const tcp_proxy *p) {
+    return p->port;
+}
+
+static void wake_up(tcp_proxy *p) {
+    RELAY_ASSERT(write(p->control[1], "", 1) == 1);
+}
+
+void tcp_proxy_freeze(tcp_proxy *p) {
+    atomic_store(&p->is_frozen, true);
+    wake_up(p);
+}
+
+void tcp_proxy_destroy(tcp_proxy *p) {
+    atomic_store(&p->is_closing, true);
+    wake_up(p);
+    pthread_join(p->thread, NULL);
+    for (int i = 0; i < p->n_connections; i++) {
+        if (p->sides[i][0] < 0) continue;
+        close(p->sides[i][0]);
+        close(p->sides[i][1]);
+    }
+    close(p->listener);
+    close(p->control[0]);
+    close(p->control[1]);
+    free(p);
+}
