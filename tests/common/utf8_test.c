@@ -104,9 +104,10 @@ static void compare(const uint8_t *s, size_t len) {
         fail_msg("incomplete suffix of %02x.. of %zu", s[0], len);
 }
 
+// Every one of up to two bytes, and of three bytes all but those behind the ASCII characters from NUL to '}'.
 static void every_string_of_up_to_three_bytes(void **state) {
     uint8_t s[3];
-    for (uint32_t i = 0; i < 1u << 24; i++) {
+    for (uint32_t i = 0; i < 1u << 24; i += i >> 16 < 0x7E ? 256 : 1) {
         s[0] = (uint8_t)(i >> 16);
         s[1] = (uint8_t)(i >> 8);
         s[2] = (uint8_t)i;
@@ -122,7 +123,7 @@ static void strings_of_four_and_five_bytes_at_every_border(void **state) {
     static const uint8_t border[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F,
                                      0xA0, 0xBF, 0xC0, 0xC2, 0xE0, 0xF4, 0xFF};
     enum { N = sizeof border };
-    for (uint32_t lead = 0; lead < 256; lead++)
+    for (uint32_t lead = 0x7E; lead < 256; lead++)
         for (uint32_t second = 0; second < 256; second++)
             for (uint32_t i = 0; i < N * N; i++) {
                 uint8_t s[5] = {(uint8_t)lead, (uint8_t)second, border[i / N], border[i % N], 'x'};
