@@ -110,7 +110,7 @@ static void tell_state(relay_engine *en) {
     for (uint32_t g = 0; g < en->opts.n_groups; g++) {
         s.load.kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
     }
-    relay_engine_metrics_state(&en->metrics, &state);
+    relay_engine_metrics_state(&en->metrics, &state, s.load.kv_touched_bytes);
     write_snapshot(en, &s);
     atomic_store(&en->progress_at, en->now);
 }
