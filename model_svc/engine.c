@@ -3,9 +3,6 @@
 //
 // Events go into a ring that the publisher thread empties. Before a step the engine makes sure that the ring has room
 // for everything one step can say, so it never waits inside one; a publisher that does not keep up holds the next step.
-//
-// What others may read of the engine (load) is a snapshot under a sequence lock: the reader starts over when the writer
-// was at it. The words are atomics, so that the race that a sequence lock lives on is none to the language.
 #define _GNU_SOURCE // pthread_setname_np
 #include "model_svc/engine.h"
 
@@ -14,23 +11,22 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/clock.h"
 #include "common/queue.h"
 #include "model_svc/engine_metrics.h"
 #include "model_svc/inbox.h"
 #include "model_svc/scheduler.h"
+#include "model_svc/snapshot.h"
 #include "model_svc/token_rate.h"
 
 enum { MIN_RETRY_MS = 100, MAX_RETRY_MS = 30000 };
 
-typedef struct snapshot {
-    relay_engine_load load; // tokens_per_second and is_draining are told by the reader
+// What the snapshot holds.
+typedef struct told {
+    relay_engine_load load; // tokens_per_second and is_draining are filled in by the reader
     relay_token_rate_window rate;
-} snapshot;
-
-enum { SNAPSHOT_WORDS = (sizeof(snapshot) + 7) / 8 };
+} told;
 
 struct relay_engine {
     relay_engine_opts opts;
@@ -57,46 +53,19 @@ struct relay_engine {
     _Atomic bool is_done; // no event comes any more
 
     // From the engine to everyone.
-    _Atomic uint64_t snapshot_turn; // odd while it is written
-    _Atomic uint64_t snapshot_words[SNAPSHOT_WORDS];
+    relay_snapshot *snapshot;    // of a told
     _Atomic int64_t progress_at; // the end of the last step, or of the last look around
     _Atomic bool is_asleep;
 
     _Atomic bool is_stopping; // from stop() to the engine
 };
 
-// ---- The snapshot
-
-static void write_snapshot(relay_engine *en, const snapshot *s) {
-    uint64_t words[SNAPSHOT_WORDS] = {0};
-    memcpy(words, s, sizeof *s);
-    uint64_t turn = atomic_load_explicit(&en->snapshot_turn, memory_order_relaxed);
-    atomic_store_explicit(&en->snapshot_turn, turn + 1, memory_order_relaxed);
-    // Each word is released, so who reads one of them sees the odd turn too.
-    for (uint32_t i = 0; i < SNAPSHOT_WORDS; i++) {
-        atomic_store_explicit(&en->snapshot_words[i], words[i], memory_order_release);
-    }
-    atomic_store_explicit(&en->snapshot_turn, turn + 2, memory_order_release);
-}
-
-static void read_snapshot(const relay_engine *en, snapshot *s) {
-    uint64_t words[SNAPSHOT_WORDS], before, after;
-    do {
-        before = atomic_load_explicit(&en->snapshot_turn, memory_order_acquire);
-        for (uint32_t i = 0; i < SNAPSHOT_WORDS; i++) {
-            words[i] = atomic_load_explicit(&en->snapshot_words[i], memory_order_acquire);
-        }
-        after = atomic_load_explicit(&en->snapshot_turn, memory_order_relaxed);
-    } while (before != after || before % 2 != 0);
-    memcpy(s, words, sizeof *s);
-}
-
 // How things stand after a step or a look around, for everyone to see.
 static void tell_state(relay_engine *en) {
     relay_scheduler_state state;
     relay_scheduler_get_state(en->scheduler, &state);
     relay_token_rate_note(&en->rate, state.decode_tokens, en->now);
-    snapshot s = {
+    told t = {
         .load = {.step = state.step,
                  .running = state.n_running,
                  .waiting = state.n_waiting,
@@ -108,10 +77,10 @@ static void tell_state(relay_engine *en) {
         .rate = relay_token_rate_get(&en->rate, state.decode_tokens, en->now),
     };
     for (uint32_t g = 0; g < en->opts.n_groups; g++) {
-        s.load.kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
+        t.load.kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
     }
-    relay_engine_metrics_state(&en->metrics, &state, s.load.kv_touched_bytes);
-    write_snapshot(en, &s);
+    relay_engine_metrics_state(&en->metrics, &state);
+    relay_snapshot_write(en->snapshot, &t);
     atomic_store(&en->progress_at, en->now);
 }
 
@@ -299,6 +268,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
         relay_spsc_create(round_up_to_power_of_two(en->max_step_events + en->max_step_events / 2), sizeof(relay_event));
     en->own_metrics = o->metrics == NULL ? relay_metrics_create() : NULL;
     relay_engine_metrics_init(&en->metrics, o->metrics != NULL ? o->metrics : en->own_metrics);
+    en->snapshot = relay_snapshot_create(sizeof(told));
     sem_init(&en->room, 0, 0);
     en->now = relay_mono_now();
     tell_state(en);
@@ -312,6 +282,7 @@ static void destroy_parts(relay_engine *en) {
     free(en->results);
     relay_spsc_destroy(en->events);
     relay_metrics_destroy(en->own_metrics);
+    relay_snapshot_destroy(en->snapshot);
     sem_destroy(&en->room);
     free(en);
 }
@@ -361,10 +332,10 @@ void relay_engine_add_credit(relay_engine *en, uint64_t key, uint32_t tokens) {
 }
 
 void relay_engine_get_load(const relay_engine *en, relay_engine_load *out) {
-    snapshot s;
-    read_snapshot(en, &s);
-    *out = s.load;
-    out->tokens_per_second = relay_token_rate_at(&s.rate, relay_mono_now());
+    told t;
+    relay_snapshot_read(en->snapshot, &t);
+    *out = t.load;
+    out->tokens_per_second = relay_token_rate_at(&t.rate, relay_mono_now());
     out->is_draining = relay_inbox_is_closed(en->inbox);
 }
 

@@ -1,45 +1,18 @@
-#include "model_svc/scheduler.h"
-
+// A step is made in two goes. First rows are granted, in the order that scheduler.h tells: a grant takes the blocks and
+// notes the rows in the sequence (n_scheduled), and a preemption takes both back, so that an earlier grant of the same
+// step is undone without a trace. Then what was granted is written into the step, sequence by sequence in rank order.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model_svc/block_pool.h"
-
-// A doubly linked list through the sequences, in rank order.
-typedef struct list {
-    relay_sequence *head, *tail;
-    uint32_t n;
-} list;
-
-struct relay_scheduler {
-    relay_scheduler_opts opts;
-    uint32_t max_tokens; // ids of one sequence: the context, or the smallest pool
-    relay_block_pool *pools[RELAY_MAX_KV_GROUPS];
-    relay_sequence *sequences; // [max_sequences]
-    relay_lane *lanes;         // [max_running]
-    relay_lane *free_lanes;    // used last first, so that untouched lanes stay untouched
-    list waiting, running;
-    uint64_t waiting_tokens;
-    relay_mono_us next_expiry; // no sequence expires before; may be too early
-    uint64_t step;             // the last one made
-    uint64_t prefill_tokens, decode_tokens, preemptions;
-    // Of the step that is made or computed:
-    relay_sequence **batch; // [max_running] in the order of the step's sequences
-    uint32_t budget;        // rows left
-};
+#include "model_svc/scheduler_internal.h"
 
 // ---- Lists
 
-static bool ranks_before(const relay_sequence *a, const relay_sequence *b) {
-    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
-    return a->arrival < b->arrival;
-}
-
 // From the end: who comes in is most often the last in rank.
-static void list_insert(list *l, relay_sequence *q) {
+static void list_insert(relay_sequence_list *l, relay_sequence *q) {
     relay_sequence *before = l->tail;
-    while (before != NULL && ranks_before(q, before))
+    while (before != NULL && relay_sequence_ranks_before(q, before))
         before = before->prev;
     q->prev = before;
     q->next = before != NULL ? before->next : l->head;
@@ -48,7 +21,7 @@ static void list_insert(list *l, relay_sequence *q) {
     l->n++;
 }
 
-static void list_remove(list *l, relay_sequence *q) {
+static void list_remove(relay_sequence_list *l, relay_sequence *q) {
     *(q->prev != NULL ? &q->prev->next : &l->head) = q->next;
     *(q->next != NULL ? &q->next->prev : &l->tail) = q->prev;
     q->prev = q->next = NULL;
@@ -72,10 +45,6 @@ static uint32_t min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-static uint32_t blocks_for(uint32_t n_tokens) {
-    return (n_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
-}
-
 relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
     RELAY_ASSERT(o->n_groups >= 1 && o->n_groups <= RELAY_MAX_KV_GROUPS);
     RELAY_ASSERT(o->max_running >= 1 && o->token_budget >= o->max_running && o->max_sequences >= o->max_running);
@@ -85,7 +54,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
     s->max_tokens = o->max_context;
     for (uint32_t g = 0; g < o->n_groups; g++) {
         s->pools[g] = relay_block_pool_create(o->n_blocks[g]);
-        if (o->n_blocks[g] < blocks_for(s->max_tokens)) s->max_tokens = o->n_blocks[g] * RELAY_BLOCK_TOKENS;
+        if (o->n_blocks[g] < relay_blocks_for(s->max_tokens)) s->max_tokens = o->n_blocks[g] * RELAY_BLOCK_TOKENS;
     }
     RELAY_ASSERT(s->max_tokens >= 2);
     s->sequences = relay_calloc(o->max_sequences, sizeof s->sequences[0]);
@@ -123,7 +92,7 @@ relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
         if (n > max_blocks) max_blocks = n;
         if (n * RELAY_BLOCK_TOKENS < max_counts) max_counts = n * RELAY_BLOCK_TOKENS;
     }
-    uint64_t all_tables = (uint64_t)s->opts.max_running * blocks_for(s->max_tokens);
+    uint64_t all_tables = (uint64_t)s->opts.max_running * relay_blocks_for(s->max_tokens);
     return (relay_step_limits){
         .max_rows = s->opts.token_budget,
         .max_sequences = s->opts.max_running,
@@ -249,7 +218,7 @@ static void fail_late(relay_scheduler *s, relay_sequence *q) {
 }
 
 // Ends those of `l` that are late; gives the earliest time at which one of the others will be.
-static relay_mono_us expire_list(relay_scheduler *s, list *l, relay_mono_us now) {
+static relay_mono_us expire_list(relay_scheduler *s, relay_sequence_list *l, relay_mono_us now) {
     relay_mono_us next_expiry = RELAY_NEVER_US;
     for (relay_sequence *q = l->head, *next; q != NULL; q = next) {
         next = q->next;
@@ -302,7 +271,7 @@ static uint32_t room_for(const relay_sequence *q, uint32_t n_free) {
 
 // Gives `q` `n_rows` of the step, for which there is room.
 static void grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows) {
-    uint32_t n_blocks = blocks_for(q->n_computed + n_rows);
+    uint32_t n_blocks = relay_blocks_for(q->n_computed + n_rows);
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         for (uint32_t i = q->n_blocks; i < n_blocks; i++)
             q->lane->tables[g][i] = relay_block_pool_take(s->pools[g]);
@@ -364,7 +333,7 @@ static relay_sequence *last_paused(const relay_scheduler *s) {
 // Sees to it that `n_tokens` of a sequence without blocks fit, at the cost of paused ones if need be: who is not served
 // for want of credit must not keep out who could be. Does nothing where that is not enough.
 static bool make_room(relay_scheduler *s, uint32_t n_tokens) {
-    uint32_t need = blocks_for(n_tokens);
+    uint32_t need = relay_blocks_for(n_tokens);
     uint64_t available = free_blocks(s);
     if (available < need) {
         for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
@@ -472,96 +441,4 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
         if (relay_sequence_pending(q) == 0) take_sample(s, q, &results[sample++], now);
     }
     RELAY_ASSERT(sample == step->n_samples);
-}
-
-// ---- What others ask
-
-void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *out) {
-    *out = (relay_scheduler_state){
-        .step = s->step,
-        .n_waiting = s->waiting.n,
-        .n_running = s->running.n,
-        .waiting_tokens = s->waiting_tokens,
-        .prefill_tokens = s->prefill_tokens,
-        .decode_tokens = s->decode_tokens,
-        .preemptions = s->preemptions,
-    };
-    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
-        uint32_t total = relay_block_pool_total(s->pools[g]);
-        out->total_blocks += total;
-        out->used_blocks += total - relay_block_pool_free(s->pools[g]);
-        out->group_touched_blocks[g] = relay_block_pool_touched(s->pools[g]);
-        out->touched_blocks += out->group_touched_blocks[g];
-    }
-    for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        out->used_slots += (uint64_t)q->n_computed * s->opts.n_groups;
-    }
-}
-
-const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_t id) {
-    return &s->sequences[id];
-}
-
-static const char *check_list(const list *l, relay_sequence_state state) {
-    uint32_t n = 0;
-    const relay_sequence *prev = NULL;
-    for (const relay_sequence *q = l->head; q != NULL; prev = q, q = q->next) {
-        if (q->prev != prev) return "a list's links do not agree";
-        if (prev != NULL && ranks_before(q, prev)) return "a list is not in rank order";
-        if (q->state != state) return "a sequence is in the list of another state";
-        if (++n > l->n) return "a list is longer than its count";
-    }
-    if (l->tail != prev) return "a list's tail is not its last";
-    return n == l->n ? NULL : "a list is shorter than its count";
-}
-
-static const char *check_sequence(const relay_scheduler *s, const relay_sequence *q) {
-    if (q->state == RELAY_SEQUENCE_NONE) {
-        if (q->lane != NULL || q->n_blocks != 0) return "a free place holds a lane or blocks";
-        return NULL;
-    }
-    if (q->n_scheduled != 0) return "rows are scheduled between steps";
-    if (q->n_tokens >= s->max_tokens) return "a sequence goes on though it is full";
-    if (q->state == RELAY_SEQUENCE_WAITING) {
-        if (q->n_blocks != 0 || q->n_computed != 0) return "a waiting sequence holds blocks";
-        if ((q->lane != NULL) != (q->n_preemptions > 0)) return "a waiting sequence has a lane only if preempted";
-        return NULL;
-    }
-    if (q->lane == NULL) return "a running sequence has no lane";
-    if (q->n_computed == 0 || q->n_computed >= q->n_tokens)
-        return "a running sequence has nothing done or nothing to do";
-    if (q->n_blocks != blocks_for(q->n_computed)) return "a sequence holds blocks that it does not need";
-    return NULL;
-}
-
-const char *relay_scheduler_check(const relay_scheduler *s) {
-    const char *why = check_list(&s->waiting, RELAY_SEQUENCE_WAITING);
-    if (why == NULL) why = check_list(&s->running, RELAY_SEQUENCE_RUNNING);
-    uint32_t n_live = 0, n_lanes = 0;
-    uint64_t waiting_tokens = 0;
-    for (uint32_t i = 0; why == NULL && i < s->opts.max_sequences; i++) {
-        const relay_sequence *q = &s->sequences[i];
-        why = check_sequence(s, q);
-        if (q->state != RELAY_SEQUENCE_NONE) n_live++;
-        if (q->state == RELAY_SEQUENCE_WAITING) waiting_tokens += q->n_tokens;
-        if (q->lane != NULL) n_lanes++;
-    }
-    if (why != NULL) return why;
-    if (n_live != s->waiting.n + s->running.n) return "a sequence is in no list";
-    if (waiting_tokens != s->waiting_tokens) return "the count of waiting ids is wrong";
-    for (const relay_lane *l = s->free_lanes; l != NULL; l = l->next) {
-        if (++n_lanes > s->opts.max_running) break;
-        if (l->counts.n_items != 0) return "a free lane is not clean";
-    }
-    if (n_lanes != s->opts.max_running) return "a lane is neither free nor held once";
-    for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++) {
-        uint32_t *holders = relay_calloc(s->opts.n_blocks[g], sizeof holders[0]);
-        for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-            for (uint32_t i = 0; i < q->n_blocks; i++)
-                holders[q->lane->tables[g][i]]++;
-        }
-        why = relay_block_pool_check(s->pools[g], holders);
-        free(holders);
-    }
-    return why;
 }

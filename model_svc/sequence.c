@@ -8,7 +8,7 @@
 void relay_lane_init(relay_lane *l, uint32_t max_tokens, uint32_t n_groups) {
     *l = (relay_lane){0};
     l->output = relay_calloc(max_tokens, sizeof l->output[0]);
-    uint32_t max_blocks = (max_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
+    uint32_t max_blocks = relay_blocks_for(max_tokens);
     for (uint32_t g = 0; g < n_groups; g++)
         l->tables[g] = relay_calloc(max_blocks, sizeof l->tables[g][0]);
     relay_token_counts_init(&l->counts, max_tokens);

@@ -19,6 +19,13 @@
 #include "model_svc/step.h"
 #include "model_svc/token_counts.h"
 
+// Blocks that hold `n_tokens` positions.
+static inline uint32_t relay_blocks_for(uint32_t n_tokens) {
+    return (n_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
+}
+
+// Some 28 bytes for each of max_tokens: 4 of output, 12 and 8 to 16 of counts. Pages become resident as a sequence
+// grows into them, those of counts only under a penalty.
 typedef struct relay_lane {
     struct relay_lane *next;               // among free lanes
     uint32_t *output;                      // [max_tokens] ids drawn here

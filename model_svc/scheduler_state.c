@@ -1,0 +1,94 @@
+// What others may know of the scheduler, and what must always be true of it.
+#include <stdlib.h>
+
+#include "model_svc/scheduler_internal.h"
+
+void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *out) {
+    *out = (relay_scheduler_state){
+        .step = s->step,
+        .n_waiting = s->waiting.n,
+        .n_running = s->running.n,
+        .waiting_tokens = s->waiting_tokens,
+        .prefill_tokens = s->prefill_tokens,
+        .decode_tokens = s->decode_tokens,
+        .preemptions = s->preemptions,
+    };
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        uint32_t total = relay_block_pool_total(s->pools[g]);
+        out->total_blocks += total;
+        out->used_blocks += total - relay_block_pool_free(s->pools[g]);
+        out->group_touched_blocks[g] = relay_block_pool_touched(s->pools[g]);
+        out->touched_blocks += out->group_touched_blocks[g];
+    }
+    for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        out->used_slots += (uint64_t)q->n_computed * s->opts.n_groups;
+    }
+}
+
+const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_t id) {
+    return &s->sequences[id];
+}
+
+static const char *check_list(const relay_sequence_list *l, relay_sequence_state state) {
+    uint32_t n = 0;
+    const relay_sequence *prev = NULL;
+    for (const relay_sequence *q = l->head; q != NULL; prev = q, q = q->next) {
+        if (q->prev != prev) return "a list's links do not agree";
+        if (prev != NULL && relay_sequence_ranks_before(q, prev)) return "a list is not in rank order";
+        if (q->state != state) return "a sequence is in the list of another state";
+        if (++n > l->n) return "a list is longer than its count";
+    }
+    if (l->tail != prev) return "a list's tail is not its last";
+    return n == l->n ? NULL : "a list is shorter than its count";
+}
+
+static const char *check_sequence(const relay_scheduler *s, const relay_sequence *q) {
+    if (q->state == RELAY_SEQUENCE_NONE) {
+        if (q->lane != NULL || q->n_blocks != 0) return "a free place holds a lane or blocks";
+        return NULL;
+    }
+    if (q->n_scheduled != 0) return "rows are scheduled between steps";
+    if (q->n_tokens >= s->max_tokens) return "a sequence goes on though it is full";
+    if (q->state == RELAY_SEQUENCE_WAITING) {
+        if (q->n_blocks != 0 || q->n_computed != 0) return "a waiting sequence holds blocks";
+        if ((q->lane != NULL) != (q->n_preemptions > 0)) return "a waiting sequence has a lane only if preempted";
+        return NULL;
+    }
+    if (q->lane == NULL) return "a running sequence has no lane";
+    if (q->n_computed == 0 || q->n_computed >= q->n_tokens)
+        return "a running sequence has nothing done or nothing to do";
+    if (q->n_blocks != relay_blocks_for(q->n_computed)) return "a sequence holds blocks that it does not need";
+    return NULL;
+}
+
+const char *relay_scheduler_check(const relay_scheduler *s) {
+    const char *why = check_list(&s->waiting, RELAY_SEQUENCE_WAITING);
+    if (why == NULL) why = check_list(&s->running, RELAY_SEQUENCE_RUNNING);
+    uint32_t n_live = 0, n_lanes = 0;
+    uint64_t waiting_tokens = 0;
+    for (uint32_t i = 0; why == NULL && i < s->opts.max_sequences; i++) {
+        const relay_sequence *q = &s->sequences[i];
+        why = check_sequence(s, q);
+        if (q->state != RELAY_SEQUENCE_NONE) n_live++;
+        if (q->state == RELAY_SEQUENCE_WAITING) waiting_tokens += q->n_tokens;
+        if (q->lane != NULL) n_lanes++;
+    }
+    if (why != NULL) return why;
+    if (n_live != s->waiting.n + s->running.n) return "a sequence is in no list";
+    if (waiting_tokens != s->waiting_tokens) return "the count of waiting ids is wrong";
+    for (const relay_lane *l = s->free_lanes; l != NULL; l = l->next) {
+        if (++n_lanes > s->opts.max_running) break;
+        if (l->counts.n_items != 0) return "a free lane is not clean";
+    }
+    if (n_lanes != s->opts.max_running) return "a lane is neither free nor held once";
+    for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++) {
+        uint32_t *holders = relay_calloc(s->opts.n_blocks[g], sizeof holders[0]);
+        for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+            for (uint32_t i = 0; i < q->n_blocks; i++)
+                holders[q->lane->tables[g][i]]++;
+        }
+        why = relay_block_pool_check(s->pools[g], holders);
+        free(holders);
+    }
+    return why;
+}
