@@ -15,6 +15,17 @@
 
 enum { PATIENCE_SECONDS = 20 };
 
+const relay_engine_opts engine_roomy = {
+    .groups = {{.block_bytes = 1024, .n_blocks = 4096}},
+    .n_groups = 1,
+    .max_context = 4096,
+    .max_running = 32,
+    .token_budget = 128,
+    .prompt_chunk = 64,
+    .max_queued_requests = 128,
+    .max_queued_tokens = 100000,
+};
+
 static void note(engine_world *w, bool holds, const char *what) {
     if (!holds && w->error == NULL) w->error = what;
 }
@@ -121,8 +132,26 @@ void engine_request_destroy(engine_request *r) {
     free(r);
 }
 
+void engine_requests_destroy(engine_request **r, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        engine_request_destroy(r[i]);
+}
+
 relay_code engine_request_submit(engine_request *r, relay_err *e) {
     return relay_engine_submit(r->world->engine, &r->request, &r->key, e);
+}
+
+engine_request *engine_submit_new(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed) {
+    engine_request *r = engine_request_create(w, n_prompt, max_new_tokens, seed);
+    relay_err e;
+    if (engine_request_submit(r, &e) != RELAY_OK) fail_msg("%s", e.message);
+    return r;
+}
+
+relay_engine_load engine_load(engine_world *w) {
+    relay_engine_load load;
+    relay_engine_get_load(w->engine, &load);
+    return load;
 }
 
 // With the mutex: waits for a change; false when patience is at its end.
@@ -187,14 +216,20 @@ void engine_wait_for_end(engine_request *r) {
     if (!engine_ends(r)) fail_msg("a request did not end");
 }
 
-void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *load)) {
-    relay_engine_load load;
+void engine_wait_until_idle(engine_world *w) {
     for (relay_mono_us end = relay_mono_now() + PATIENCE_SECONDS * 1000000; relay_mono_now() < end;) {
-        relay_engine_get_load(w->engine, &load);
-        if (holds(&load)) return;
+        relay_engine_load l = engine_load(w);
+        if (l.running == 0 && l.waiting == 0 && l.used_blocks == 0) return;
         usleep(200);
     }
-    fail_msg("the load did not come to what was waited for");
+    fail_msg("the engine did not become idle");
+}
+
+void engine_expect_finish(const engine_request *r, relay_finish why) {
+    assert_true(r->is_ended);
+    assert_int_equal(r->last.kind, RELAY_EVENT_FINISHED);
+    assert_int_equal(r->last.finish, why);
+    engine_expect_own_ids(r);
 }
 
 bool engine_has_own_ids(const engine_request *r) {

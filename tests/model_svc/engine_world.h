@@ -35,13 +35,20 @@ typedef struct engine_request {
     relay_event last;
 } engine_request;
 
+// Room for 32 sequences of some thousand ids, 128 requests and 100,000 ids in the queue.
+extern const relay_engine_opts engine_roomy;
+
 // `opts` with model and publish left out.
 void engine_world_init(engine_world *w, const relay_engine_opts *opts);
 // Stops the engine if the test has not, and fails the test if anything did not agree.
 void engine_world_fini(engine_world *w);
 engine_request *engine_request_create(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
 void engine_request_destroy(engine_request *r);
+void engine_requests_destroy(engine_request **r, uint32_t n);
 relay_code engine_request_submit(engine_request *r, relay_err *e);
+// Makes one and submits it, which must succeed.
+engine_request *engine_submit_new(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
+relay_engine_load engine_load(engine_world *w);
 // Lets `n` steps run from where it stands, then holds the one after them in its middle; UINT64_MAX lets all run.
 void engine_let_run(engine_world *w, uint64_t n);
 void engine_hold_publisher(engine_world *w, bool holds);
@@ -49,7 +56,9 @@ void engine_hold_publisher(engine_world *w, bool holds);
 void engine_wait_for_held_step(engine_world *w);
 void engine_wait_for_tokens(engine_request *r, uint32_t n);
 void engine_wait_for_end(engine_request *r);
-void engine_wait_until(engine_world *w, bool (*holds)(const relay_engine_load *load));
+void engine_wait_until_idle(engine_world *w);
+// It has ended for this reason, and its ids are those that the model says when it runs alone.
+void engine_expect_finish(const engine_request *r, relay_finish why);
 void engine_expect_own_ids(const engine_request *r);
 // The same for threads that may not fail a test.
 bool engine_ends(engine_request *r);

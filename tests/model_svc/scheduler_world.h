@@ -29,10 +29,11 @@ typedef struct world {
     fake_model model;
     relay_mono_us now;
     uint64_t arrivals;
-    uint64_t n_events;
     uint32_t n_live;
-    uint64_t most_used_blocks;
 } world;
+
+// Room for 32 sequences of some thousand ids in two KV groups; chunks of 64 in a budget of 128.
+extern const relay_scheduler_opts world_roomy;
 
 // `opts` with emit left out.
 void world_init(world *w, const relay_scheduler_opts *opts);
@@ -40,10 +41,16 @@ void world_fini(world *w);
 // A request with `n_prompt` ids made from `seed`, greedy, unlimited credit, no end ids, no deadline.
 world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
 void world_request_destroy(world_request *r);
+void world_requests_destroy(world_request **r, uint32_t n);
 // Adds it as sequence `id`.
 void world_add(world *w, world_request *r, uint32_t id);
+// Makes one whose seed is its id, and adds it.
+world_request *world_add_new(world *w, uint32_t id, uint32_t n_prompt, uint32_t max_new_tokens);
+relay_scheduler_state world_state(const world *w);
 // One step: false where nobody could move.
 bool world_step(world *w);
+// `n` steps in each of which somebody moves.
+void world_steps(world *w, uint32_t n);
 // Steps until nobody is left, at most `max_steps`.
 void world_run(world *w, uint32_t max_steps);
 // What it was given is what the model says when it runs alone, to its length.
