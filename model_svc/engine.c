@@ -79,7 +79,7 @@ static void tell_state(relay_engine *en) {
     for (uint32_t g = 0; g < en->opts.n_groups; g++) {
         t.load.kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
     }
-    relay_engine_metrics_state(&en->metrics, &state);
+    relay_engine_metrics_state(&en->metrics, &state, t.load.kv_touched_bytes);
     relay_snapshot_write(en->snapshot, &t);
     atomic_store(&en->progress_at, en->now);
 }

@@ -21,6 +21,8 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
     m->kv_block_tokens = relay_metrics_gauge(r, "relay_kv_cache_block_tokens", "Positions of one KV block.", NULL);
     m->kv_unused_slots =
         relay_metrics_gauge(r, "relay_kv_unused_slots", "Positions of used KV blocks that hold no token.", NULL);
+    m->kv_touched_bytes = relay_metrics_gauge(r, "relay_kv_cache_touched_bytes",
+                                              "Memory of the KV blocks that were used at least once.", NULL);
     m->prefill_tokens = relay_metrics_counter(r, "relay_prefill_tokens_total",
                                               "Tokens computed as prompt, resumed and recomputed ones included.", NULL);
     m->decode_tokens = relay_metrics_counter(r, "relay_decode_tokens_total", "Tokens drawn.", NULL);
@@ -85,13 +87,14 @@ void relay_engine_metrics_step(relay_engine_metrics *m, uint32_t n_rows, relay_m
     relay_histogram_observe(m->batch_tokens, n_rows);
 }
 
-void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_state *s) {
+void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_state *s, uint64_t kv_touched_bytes) {
     relay_gauge_set(m->requests_waiting, s->n_waiting);
     relay_gauge_set(m->requests_running, s->n_running);
     relay_gauge_set(m->kv_usage, (double)s->used_blocks / s->total_blocks);
     relay_gauge_set(m->kv_blocks, s->total_blocks);
     relay_gauge_set(m->kv_used_blocks, s->used_blocks);
     relay_gauge_set(m->kv_unused_slots, (double)((uint64_t)s->used_blocks * RELAY_BLOCK_TOKENS - s->used_slots));
+    relay_gauge_set(m->kv_touched_bytes, (double)kv_touched_bytes);
     relay_counter_add(m->prefill_tokens, s->prefill_tokens - m->last.prefill_tokens);
     relay_counter_add(m->decode_tokens, s->decode_tokens - m->last.decode_tokens);
     relay_counter_add(m->preemptions, s->preemptions - m->last.preemptions);

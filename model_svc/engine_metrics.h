@@ -10,7 +10,7 @@
 
 typedef struct relay_engine_metrics {
     relay_gauge *requests_waiting, *requests_running;
-    relay_gauge *kv_usage, *kv_blocks, *kv_used_blocks, *kv_block_tokens, *kv_unused_slots;
+    relay_gauge *kv_usage, *kv_blocks, *kv_used_blocks, *kv_block_tokens, *kv_unused_slots, *kv_touched_bytes;
     relay_counter *prefill_tokens, *decode_tokens, *preemptions;
     relay_counter *finished[RELAY_FINISH_DRAINED + 1]; // by reason
     relay_counter *late, *broken;                      // FAILED with DEADLINE_EXCEEDED, INTERNAL
@@ -25,7 +25,7 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *registry)
 void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q, const relay_event *ev,
                                 relay_mono_us now);
 void relay_engine_metrics_step(relay_engine_metrics *m, uint32_t n_rows, relay_mono_us took);
-// How things stand between two steps.
-void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_state *state);
+// How things stand between two steps; `kv_touched_bytes` is the memory of the blocks that were used at least once.
+void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_state *state, uint64_t kv_touched_bytes);
 
 #endif

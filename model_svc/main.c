@@ -138,6 +138,8 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
     memcpy(engine_opts.groups, info->groups, sizeof engine_opts.groups);
     code = relay_engine_create(&p->engine, &engine_opts, e);
     if (code != RELAY_OK) return code;
+    relay_gauge_set(relay_metrics_gauge(p->metrics, "relay_model_weight_bytes", "Memory of the weights as kept.", NULL),
+                    (double)info->weight_bytes);
     relay_model_service_serve(p->service, p->engine, info, p->vocab, kernels->name);
     atomic_store(&p->alive_engine, p->engine);
     RELAY_LOG(

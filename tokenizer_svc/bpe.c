@@ -1,5 +1,6 @@
-// Three ways to the same tokens, by how often they are needed:
+// Four ways to the same tokens, by how often they are needed:
 //
+//   0. A word that the text had before comes from a small cache in the working memory, in one cache line.
 //   1. A word that is a token and that its merges lead to (nine of ten in prose) is found in `words`. The table is
 //      filled at load with exactly the tokens for which this holds, so a hit is the answer.
 //   2. A short word is merged in arrays that fit the L1 cache: find the lowest rank, join, close the gap. Quadratic,
@@ -23,6 +24,9 @@ enum {
     SHORT_WORD = 64, // bytes; both ways take the same time at about this length
     MAX_PIECE_BYTES = 1 << 16,
 };
+
+#define MERGES     "tokenizer.ggml.merges"
+#define KEY_MERGES "key \"" MERGES "\"" // in messages
 
 #define NO_TOKEN UINT32_MAX
 #define NO_RANK  UINT32_MAX
@@ -228,6 +232,91 @@ static void encode_long(const relay_bpe *b, const char *word, size_t len, relay_
             (relay_bpe_token){.id = symbols[i].id, .begin = symbols[i].begin, .end = symbols[i].end};
 }
 
+// ---- Words the text had before
+//
+// A direct-mapped cache: a word has one place, and the last word there stays. It holds words of at most 16 bytes and 3
+// tokens without a byte left out, which is nearly all of them.
+
+enum {
+    CACHED_BYTES = 16,
+    CACHED_TOKENS = 3,
+    CACHE_MAX_WORDS = 4096,    // 128 KiB
+    CACHE_MIN_TEXT = 2 * 1024, // bytes; below, making it costs more than it saves
+};
+
+typedef struct word_key {
+    uint64_t head, tail; // the first and last 8, 4 or up to 3 bytes; with the length they are the word
+    uint8_t len;
+} word_key;
+
+typedef struct relay_bpe_cached {
+    uint64_t head, tail;
+    uint32_t id[CACHED_TOKENS];
+    uint8_t len; // 0: empty
+    uint8_t n_tokens;
+    uint8_t end[CACHED_TOKENS - 1]; // of each token but the last
+} relay_bpe_cached;
+
+_Static_assert(sizeof(relay_bpe_cached) == 32, "two in a cache line");
+
+void relay_bpe_work_expect(relay_bpe_work *w, size_t text_len) {
+    if (w->cache != NULL || text_len < CACHE_MIN_TEXT) return;
+    uint32_t n = CACHE_MAX_WORDS;
+    while (n > text_len / 8)
+        n /= 2;
+    w->cache = relay_calloc(n, sizeof *w->cache);
+    w->cache_mask = n - 1;
+}
+
+static word_key key_of(const char *word, size_t len) {
+    word_key k = {.len = (uint8_t)len};
+    uint32_t head, tail;
+    if (len >= 8) {
+        memcpy(&k.head, word, 8);
+        memcpy(&k.tail, word + len - 8, 8);
+    } else if (len >= 4) {
+        memcpy(&head, word, 4);
+        memcpy(&tail, word + len - 4, 4);
+        k.head = head;
+        k.tail = tail;
+    } else {
+        k.head = (uint8_t)word[0] | (uint32_t)(uint8_t)word[len / 2] << 8 | (uint32_t)(uint8_t)word[len - 1] << 16;
+    }
+    return k;
+}
+
+static relay_bpe_cached *cache_place(const relay_bpe_work *w, word_key k) {
+    uint64_t h = (k.head ^ k.tail * UINT64_C(0x9E3779B97F4A7C15)) + k.len;
+    h *= UINT64_C(0xD6E8FEB86659FD93); // an odd constant with well mixed bits (Degski)
+    return &w->cache[(h >> 40) & w->cache_mask];
+}
+
+static bool read_cache(const relay_bpe_cached *c, word_key k, relay_bpe_work *w) {
+    if (c->len != k.len || c->head != k.head || c->tail != k.tail) return false;
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < c->n_tokens; i++) {
+        uint32_t end = i + 1 < c->n_tokens ? c->end[i] : c->len;
+        w->tokens[i] = (relay_bpe_token){.id = c->id[i], .begin = begin, .end = end};
+        begin = end;
+    }
+    w->n_tokens = c->n_tokens;
+    return true;
+}
+
+static void write_cache(relay_bpe_cached *c, word_key k, const relay_bpe_work *w) {
+    if (w->n_tokens == 0 || w->n_tokens > CACHED_TOKENS || w->tokens[w->n_tokens - 1].end != k.len) return;
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < w->n_tokens; i++) {
+        if (w->tokens[i].begin != begin) return; // a byte is left out
+        begin = w->tokens[i].end;
+    }
+    *c = (relay_bpe_cached){.head = k.head, .tail = k.tail, .len = k.len, .n_tokens = (uint8_t)w->n_tokens};
+    for (uint32_t i = 0; i < w->n_tokens; i++) {
+        c->id[i] = w->tokens[i].id;
+        if (i + 1 < w->n_tokens) c->end[i] = (uint8_t)w->tokens[i].end;
+    }
+}
+
 // ---- Encoding
 
 static void reserve(relay_bpe_work *w, size_t len) {
@@ -246,6 +335,7 @@ void relay_bpe_work_fini(relay_bpe_work *w) {
     free(w->tokens);
     free(w->symbols);
     free(w->heap);
+    free(w->cache);
     *w = (relay_bpe_work){0};
 }
 
@@ -256,9 +346,7 @@ static void merge_word(const relay_bpe *b, const char *word, size_t len, relay_b
         encode_long(b, word, len, w);
 }
 
-void relay_bpe_encode(const relay_bpe *b, const char *word, size_t len, relay_bpe_work *w) {
-    RELAY_ASSERT(len <= RELAY_BPE_MAX_WORD_BYTES);
-    reserve(w, len);
+static void encode_word(const relay_bpe *b, const char *word, size_t len, relay_bpe_work *w) {
     uint32_t id = find_word(b, word, len);
     if (id == NO_TOKEN) {
         merge_word(b, word, len, w);
@@ -268,17 +356,30 @@ void relay_bpe_encode(const relay_bpe *b, const char *word, size_t len, relay_bp
     w->n_tokens = 1;
 }
 
+void relay_bpe_encode(const relay_bpe *b, const char *word, size_t len, relay_bpe_work *w) {
+    RELAY_ASSERT(len > 0 && len <= RELAY_BPE_MAX_WORD_BYTES);
+    reserve(w, len);
+    if (w->cache == NULL || len > CACHED_BYTES) {
+        encode_word(b, word, len, w);
+        return;
+    }
+    word_key key = key_of(word, len);
+    relay_bpe_cached *cached = cache_place(w, key);
+    if (read_cache(cached, key, w)) return;
+    encode_word(b, word, len, w);
+    write_cache(cached, key, w);
+}
+
 // ---- Loading
 
 // The id of a piece that is written in the byte alphabet.
 static relay_code find_piece(const relay_vocab *vocab, uint64_t merge, const char *piece, size_t len, char *raw,
                              size_t *raw_len, uint32_t *id, relay_err *e) {
     if (!relay_byte_level_decode(piece, len, raw, raw_len))
-        return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "tokenizer.ggml.merges[%llu]: \"%.*s\" is not in GPT-2's byte alphabet",
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES "[%llu]: \"%.*s\" is not in GPT-2's byte alphabet",
                           (unsigned long long)merge, (int)len, piece);
     if (!relay_vocab_find(vocab, raw, *raw_len, id))
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer.ggml.merges[%llu]: \"%.*s\" is no token",
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES "[%llu]: \"%.*s\" is no token",
                           (unsigned long long)merge, (int)len, piece);
     return RELAY_OK;
 }
@@ -289,7 +390,7 @@ static relay_code add_merge(relay_bpe *b, uint64_t rank, const char *text, size_
     size_t right_len = len - left_len - (space != NULL);
     if (left_len == 0 || right_len == 0 || len > MAX_PIECE_BYTES)
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "tokenizer.ggml.merges[%llu] is not two pieces with a space between (%zu bytes)",
+                          KEY_MERGES "[%llu] is not two pieces with a space between (%zu bytes)",
                           (unsigned long long)rank, len);
     size_t left_raw, right_raw;
     uint32_t left, right, joined;
@@ -298,12 +399,12 @@ static relay_code add_merge(relay_bpe *b, uint64_t rank, const char *text, size_
         code = find_piece(b->vocab, rank, space + 1, right_len, raw + left_raw, &right_raw, &right, e);
     if (code != RELAY_OK) return code;
     if (!relay_vocab_find(b->vocab, raw, left_raw + right_raw, &joined))
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer.ggml.merges[%llu]: \"%.*s\" joined is no token",
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES "[%llu]: \"%.*s\" joined is no token",
                           (unsigned long long)rank, (int)len, text);
     pair_slot *slot = pair_slot_of(b, left, right);
     if (slot->left != NO_TOKEN)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer.ggml.merges[%llu] repeats merge %u",
-                          (unsigned long long)rank, slot->rank);
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES "[%llu] repeats merge %u", (unsigned long long)rank,
+                          slot->rank);
     *slot = (pair_slot){.left = left, .right = right, .rank = (uint32_t)rank, .id = joined};
     return RELAY_OK;
 }
@@ -311,11 +412,11 @@ static relay_code add_merge(relay_bpe *b, uint64_t rank, const char *text, size_
 static relay_code load_merges(relay_bpe *b, const relay_gguf *g, relay_err *e) {
     uint64_t n;
     bool found;
-    relay_code code = relay_gguf_string_array(g, "tokenizer.ggml.merges", &n, &found, e);
+    relay_code code = relay_gguf_string_array(g, MERGES, &n, &found, e);
     if (code != RELAY_OK) return code;
-    if (!found) return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer.ggml.merges is missing");
+    if (!found) return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES " is missing");
     if (n > UINT32_C(1) << 28)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "tokenizer.ggml.merges has %llu entries, at most %u are allowed",
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, KEY_MERGES " has %llu entries, at most %u are allowed",
                           (unsigned long long)n, UINT32_C(1) << 28);
     uint32_t size = table_size(n);
     b->pair_mask = size - 1;
@@ -326,7 +427,7 @@ static relay_code load_merges(relay_bpe *b, const relay_gguf *g, relay_err *e) {
     for (uint64_t i = 0; i < n && code == RELAY_OK; i++) {
         const char *text;
         size_t len;
-        relay_gguf_string_at(g, "tokenizer.ggml.merges", i, &text, &len);
+        relay_gguf_string_at(g, MERGES, i, &text, &len);
         code = add_merge(b, i, text, len, raw, e);
     }
     free(raw);

@@ -28,16 +28,20 @@ typedef struct relay_bpe_token {
     uint32_t begin, end; // bytes of the word
 } relay_bpe_token;
 
-// Working memory of one thread, and the result. All zero at first; it grows with the longest word.
+// Working memory of one thread with one relay_bpe, and the result. All zero at first; it grows with the longest word.
 typedef struct relay_bpe_work {
     relay_bpe_token *tokens; // the last word's, in order
     uint32_t n_tokens;
     uint32_t cap;
+    struct relay_bpe_cached *cache; // [cache_mask + 1], or NULL
+    uint32_t cache_mask;
     struct relay_bpe_symbol *symbols; // [cap], for long words
     uint64_t *heap;                   // [3 * cap], for long words
     uint32_t long_cap;
 } relay_bpe_work;
 
+// Says how much text is to come: where it pays, words are remembered with their tokens.
+void relay_bpe_work_expect(relay_bpe_work *w, size_t text_len);
 void relay_bpe_work_fini(relay_bpe_work *w);
 
 // Leaves the word's tokens in w->tokens. A byte that the vocabulary has no token for is left out and its neighbours

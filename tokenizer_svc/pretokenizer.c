@@ -135,8 +135,8 @@ static relay_code search(const splitting *s, uint32_t pattern, const char *piece
                  ? pcre2_jit_match(code, (PCRE2_SPTR)piece, len, from, PCRE2_NO_UTF_CHECK, w->match, w->limits)
                  : pcre2_match(code, (PCRE2_SPTR)piece, len, from, PCRE2_NO_UTF_CHECK, w->match, w->limits);
     } while (rc == PCRE2_ERROR_JIT_STACKLIMIT && enlarge_jit_stack(w));
-    *found = rc > 0;
-    if (rc > 0) {
+    *found = rc >= 0; // 0 is a match too: of a pattern with groups, which are not kept
+    if (*found) {
         const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(w->match);
         *begin = ends[0];
         *end = ends[1];

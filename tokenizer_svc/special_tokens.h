@@ -32,7 +32,7 @@ typedef struct relay_special_scan {
     const relay_special_tokens *tokens;
     const char *text;
     size_t len;
-    const relay_byte_range *open; // where CONTROL names count; ascending, not touching each other
+    const relay_byte_range *open; // where CONTROL names count: in the text, ascending, apart
     size_t n_open;
     size_t at; // the first byte that is not yet searched
 } relay_special_scan;

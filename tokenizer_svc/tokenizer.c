@@ -254,6 +254,7 @@ relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_spa
     relay_byte_range *open = relay_calloc(n_spans, sizeof *open);
     size_t n_open = join_spans(spans, n_spans, joined, open);
     r.text = n_spans == 1 ? spans[0].text : joined;
+    relay_bpe_work_expect(&r.bpe_work, r.len);
 
     if (opts->add_special_tokens && t->adds_bos) code = add_token(&r, t->bos, 0, 0, e);
     if (code == RELAY_OK && r.len > 0) code = encode_text(&r, open, n_open, e);

@@ -51,15 +51,15 @@ def test_generate_answers_and_gives_figures(services):
 
 def test_prompt_from_argument_file_and_standard_input_is_one(services, tmp_path):
     path = tmp_path / "prompt"
-    path.write_text(ASK)
+    path.write_text("Once upon a time")
     flags = ["--temperature", "0", "--max-new-tokens", "12"]
-    answers = {relay(services, "generate", *flags, ASK).stdout, relay(services, "generate", *flags, "--file", path).stdout,
-               relay(services, "generate", *flags, input=ASK).stdout}
+    answers = {relay(services, "generate", *flags, "Once", "upon", "a", "time").stdout, relay(services, "generate", *flags, "--file", path).stdout,
+               relay(services, "generate", *flags, input="Once upon a time").stdout}
     assert len(answers) == 1 and len(answers.pop()) > 4
 
 
 def test_json_is_one_object_a_message(services):
-    out = relay(services, "generate", "--json", "--temperature", "0", "--max-new-tokens", "5", "--top-logprobs", "2", ASK).stdout
+    out = relay(services, "generate", "--json", "--temperature", "0", "--max-new-tokens", "5", "--top-logprobs", "2", "Once upon a time").stdout
     messages = [json.loads(line) for line in out.splitlines()]
     assert messages[0]["started"]["prompt_tokens"] > 0
     assert messages[-1]["finished"]["reason"] == "FINISH_REASON_MAX_NEW_TOKENS" and messages[-1]["finished"]["output_tokens"] == 5

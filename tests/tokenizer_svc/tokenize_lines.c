@@ -1,10 +1,11 @@
-// What the oracles in tests/oracle and the benchmark ask: texts in, ids or words out.
+// What the oracles in tests/oracle and the benchmark ask: texts in, ids or words out; ids in, texts out.
 //
 //   tokenize_lines ids MODEL.gguf      the ids of each text
 //   tokenize_lines special MODEL.gguf  the same with names of control tokens made tokens
+//   tokenize_lines text MODEL.gguf     the text of ids (4 bytes each in the input) in hexadecimal, nothing skipped
 //   tokenize_lines words SCHEME        the lengths in bytes of the words that a pre-tokenizer splits each text into
 //   tokenize_lines schemes             the names of all pre-tokenizers, and no input
-//   tokenize_lines time MODEL.gguf N   seconds for N times over all texts, tokens of one time, on one line
+//   tokenize_lines time MODEL.gguf N   processor seconds for N times over all texts, tokens of one time, on one line
 //
 // Input: any number of texts, each its length in 4 bytes, little-endian, and its bytes. Output: a line of decimal
 // numbers a text.
@@ -12,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "common/clock.h"
+#include "common/buf.h"
 #include "tokenizer_svc/pretokenizer.h"
+#include "tokenizer_svc/text_stream.h"
 #include "tokenizer_svc/tokenizer.h"
 
 enum { MAX_TEXT_BYTES = 1 << 28 };
@@ -81,6 +84,13 @@ static void print_ids(const char *path, bool parse_special) {
     unload(m);
 }
 
+// Of this thread: what others do on the machine does not count.
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static void time_ids(const char *path, long n_times) {
     model m = load(path);
     size_t n_texts = 0, cap = 0;
@@ -96,7 +106,7 @@ static void time_ids(const char *path, long n_times) {
     }
     relay_encoding enc = {0};
     uint64_t n_tokens = 0;
-    relay_mono_us begin = relay_mono_now();
+    double begin = processor_seconds();
     for (long t = 0; t < n_times; t++) {
         n_tokens = 0;
         for (size_t i = 0; i < n_texts; i++) {
@@ -104,11 +114,41 @@ static void time_ids(const char *path, long n_times) {
             n_tokens += enc.n;
         }
     }
-    printf("%.6f %llu\n", (double)(relay_mono_now() - begin) / 1e6, (unsigned long long)n_tokens);
+    printf("%.6f %llu\n", processor_seconds() - begin, (unsigned long long)n_tokens);
     for (size_t i = 0; i < n_texts; i++)
         free((char *)texts[i].text);
     free(texts);
     relay_encoding_fini(&enc);
+    unload(m);
+}
+
+static void print_text(const char *path) {
+    model m = load(path);
+    relay_text_stream_opts opts = {.vocab = m.vocab};
+    relay_buf out;
+    relay_buf_init(&out, MAX_TEXT_BYTES);
+    char *ids;
+    size_t len;
+    while (read_text(&ids, &len)) {
+        relay_text_stream *stream;
+        relay_text_step step;
+        relay_err e;
+        if (relay_text_stream_create(&stream, &opts, &e) != RELAY_OK) die(e.message);
+        relay_buf_clear(&out);
+        for (size_t i = 0; i + 4 <= len; i += 4) {
+            uint32_t id;
+            memcpy(&id, ids + i, 4);
+            if (id >= relay_vocab_size(m.vocab)) die("no such id");
+            relay_text_stream_push(stream, &id, 1, false, &out, &step);
+        }
+        relay_text_stream_finish(stream, &out);
+        for (size_t i = 0; i < out.len; i++)
+            printf("%02x", (uint8_t)out.data[i]);
+        putchar('\n');
+        relay_text_stream_destroy(stream);
+        free(ids);
+    }
+    relay_buf_fini(&out);
     unload(m);
 }
 
@@ -144,6 +184,8 @@ int main(int argc, char **argv) {
         print_ids(argv[2], false);
     } else if (strcmp(command, "special") == 0 && argc == 3) {
         print_ids(argv[2], true);
+    } else if (strcmp(command, "text") == 0 && argc == 3) {
+        print_text(argv[2]);
     } else if (strcmp(command, "words") == 0 && argc == 3) {
         print_words(argv[2]);
     } else if (strcmp(command, "time") == 0 && argc == 4) {
@@ -152,7 +194,7 @@ int main(int argc, char **argv) {
         for (uint32_t i = 0; i < relay_pretokenizer_scheme_count(); i++)
             puts(relay_pretokenizer_scheme_at(i)->name);
     } else {
-        die("usage: ids|special MODEL, words SCHEME, time MODEL N, schemes");
+        die("usage: ids|special|text MODEL, words SCHEME, time MODEL N, schemes");
     }
     return 0;
 }
