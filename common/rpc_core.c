@@ -11,9 +11,27 @@
 
 // ---- The library
 
+// Clients can make the C core complain, once a request if they like: so many lines a second are let through.
+enum { LOG_LINES_A_SECOND = 10 };
+
 static void log_line(gpr_log_func_args *line) {
+    static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+    static relay_mono_us second_began; // these three under mu
+    static unsigned n_lines, n_dropped;
     relay_log_level level = line->severity == GPR_LOG_SEVERITY_ERROR ? RELAY_LOG_WARN : RELAY_LOG_DEBUG;
-    RELAY_LOG(level, "grpc", "text=%s at=%s:%d", line->message, line->file, line->line);
+    if (!relay_log_enabled(level)) return;
+    pthread_mutex_lock(&mu);
+    relay_mono_us now = relay_mono_now();
+    if (now - second_began >= 1000000) {
+        second_began = now;
+        n_lines = 0;
+    }
+    bool is_dropped = level != RELAY_LOG_DEBUG && ++n_lines > LOG_LINES_A_SECOND;
+    unsigned n_before = n_dropped;
+    n_dropped = is_dropped ? n_dropped + 1 : 0;
+    pthread_mutex_unlock(&mu);
+    if (is_dropped) return;
+    RELAY_LOG(level, "grpc", "text=%s at=%s:%d dropped=%u", line->message, line->file, line->line, n_before);
 }
 
 static void set_log_function(void) {

@@ -18,6 +18,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/clock.h"
