@@ -74,6 +74,10 @@ static relay_code open_ports(process *p, const relay_model_settings *s, relay_er
         .listen = s->listen,
         .max_calls = (uint32_t)s->max_calls,
         .keepalive_time_ms = (uint32_t)s->keepalive_ms,
+        // Who asks often wants to know soon; never less patient than a second, which a busy peer may need.
+        .keepalive_timeout_ms = (uint32_t)(s->keepalive_ms < 1000    ? 1000
+                                           : s->keepalive_ms > 20000 ? 20000
+                                                                     : s->keepalive_ms),
         .metrics = p->metrics,
     };
     relay_code code = relay_rpc_server_create(&p->server, &opts, e);
