@@ -55,6 +55,8 @@ static void load_real(service_world *w, const service_world_opts *o) {
         .max_rows = o->token_budget,
         .max_sequences = o->max_running,
     };
+    // Of stories260K: 5 layers, 4 KV heads of 8 values, keys and values of two bytes.
+    if (o->kv_blocks != 0) opts.kv_bytes = (uint64_t)o->kv_blocks * RELAY_BLOCK_TOKENS * 5 * 4 * 8 * 2 * 2;
     relay_err e;
     if (relay_model_load(&w->model, w->file, "stories260K.gguf", &opts, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->info = *relay_model_get_info(w->model);
@@ -64,9 +66,10 @@ static void set_default(uint32_t *field, uint32_t value) {
     if (*field == 0) *field = value;
 }
 
-void service_world_init(service_world *w, service_world_opts o) {
+service_world *service_world_create(service_world_opts o) {
     relay_log_init(RELAY_LOG_ERROR, RELAY_LOG_KEY_VALUE);
-    *w = (service_world){.permits = UINT32_MAX};
+    service_world *w = relay_calloc(1, sizeof *w);
+    w->permits = UINT32_MAX;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     set_default(&o.threads, 1);
@@ -113,6 +116,7 @@ void service_world_init(service_world *w, service_world_opts o) {
     memcpy(engine.groups, w->info.groups, sizeof engine.groups);
     if (relay_engine_create(&w->engine, &engine, &e) != RELAY_OK) fail_msg("%s", e.message);
     if (!o.is_loading) relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test");
+    return w;
 }
 
 relay_rpc_client *service_world_connect(service_world *w) {
@@ -131,7 +135,7 @@ void service_world_stop(service_world *w) {
     relay_rpc_server_drain(w->server, 1000000);
 }
 
-void service_world_fini(service_world *w) {
+void service_world_destroy(service_world *w) {
     service_world_stop(w);
     relay_rpc_client_destroy(w->client);
     relay_model_service_destroy(w->service);
@@ -145,6 +149,7 @@ void service_world_fini(service_world *w) {
     fake_model_fini(&w->fake);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
+    free(w);
 }
 
 void service_world_hold(service_world *w) {
@@ -173,14 +178,15 @@ bool load_is_empty(const Relay__V1__Load *load) {
     return load->running == 0 && load->waiting == 0 && load->free_blocks == load->total_blocks;
 }
 
-void service_world_wait_for(service_world *w, load_condition holds) {
+static void wait_for(service_world *w, load_condition holds, bool takes_steps) {
     relay_mono_us until = relay_mono_now() + PATIENCE_US;
     for (;;) {
         Relay__V1__GetLoadRequest request = RELAY__V1__GET_LOAD_REQUEST__INIT;
         ProtobufCMessage *m;
         relay_err e;
         if (relay_rpc_client_unary(w->client, "/relay.v1.ModelService/GetLoad", &request.base,
-                                   &relay__v1__get_load_response__descriptor, NULL, 0, until, &m, &e) != RELAY_OK) {
+                                   &relay__v1__get_load_response__descriptor, NULL, 0, RELAY_NEVER_US, &m,
+                                   &e) != RELAY_OK) {
             fail_msg("GetLoad: %s", e.message);
         }
         const Relay__V1__Load *load = ((Relay__V1__GetLoadResponse *)m)->load;
@@ -191,8 +197,17 @@ void service_world_wait_for(service_world *w, load_condition holds) {
         }
         protobuf_c_message_free_unpacked(m, NULL);
         if (is_there) return;
+        if (takes_steps) service_world_step(w, 1);
         usleep(1000);
     }
+}
+
+void service_world_wait_for(service_world *w, load_condition holds) {
+    wait_for(w, holds, false);
+}
+
+void service_world_step_until(service_world *w, load_condition holds) {
+    wait_for(w, holds, true);
 }
 
 // ---- Requests and answers
@@ -253,6 +268,7 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         a->is_finished = true;
         a->reason = r->finished->reason;
         a->output_tokens = r->finished->output_tokens;
+        a->preemptions = r->finished->preemptions;
         if (r->finished->cause_case == RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_TOKEN_ID) {
             a->stop_token_id = r->finished->stop_token_id;
         }
@@ -416,6 +432,12 @@ bool session_read(session *s, int64_t wait_us) {
         take_delta(s, m->deltas[i], m);
     protobuf_c_message_free_unpacked(message, NULL);
     return true;
+}
+
+void session_read_until_step(session *s, uint64_t step) {
+    while (s->step < step) {
+        if (!session_read(s, PATIENCE_US)) fail_msg("step %llu is not told", (unsigned long long)step);
+    }
 }
 
 void session_read_until_end(session *s, uint64_t key) {

@@ -15,9 +15,10 @@
 #include "tests/model_svc/fake_model.h"
 
 typedef struct service_world_opts {
-    bool is_real;     // stories260K
-    bool is_loading;  // the service is not given its engine
-    uint32_t threads; // of the real model; 0: 1
+    bool is_real;       // stories260K
+    bool is_loading;    // the service is not given its engine
+    uint32_t threads;   // of the real model; 0: 1
+    uint32_t kv_blocks; // of the real model; 0: enough
     uint32_t max_context, n_blocks, max_running, token_budget, prompt_chunk, max_queued_requests, max_queued_tokens;
     uint32_t keepalive_ms, outbox_bytes;
 } service_world_opts;
@@ -39,13 +40,13 @@ typedef struct service_world {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint32_t permits; // steps that may be taken; UINT32_MAX: any number
-    uint64_t n_steps;
+    uint64_t n_steps; // taken; the engine's number of the last one
 } service_world;
 
 // Fields that are 0 get values of a small server.
-void service_world_init(service_world *w, service_world_opts opts);
+service_world *service_world_create(service_world_opts opts);
 // Checks that the scripted model found nothing wrong.
-void service_world_fini(service_world *w);
+void service_world_destroy(service_world *w);
 // Drains the service, stops the engine, then the server, as the process does.
 void service_world_stop(service_world *w);
 relay_rpc_client *service_world_connect(service_world *w);
@@ -58,6 +59,8 @@ void service_world_release(service_world *w);
 // Waits (at most 20 s) for the load that GetLoad tells.
 typedef bool (*load_condition)(const Relay__V1__Load *load);
 void service_world_wait_for(service_world *w, load_condition holds);
+// The same in a world that is held: takes steps until it is so. (A load is told at a step's end.)
+void service_world_step_until(service_world *w, load_condition holds);
 bool load_is_empty(const Relay__V1__Load *load);
 
 // ---- Requests
@@ -83,7 +86,7 @@ typedef struct token_answer {
     uint64_t seed;
     char server_request_id[64];
     Relay__V1__FinishReason reason;
-    uint32_t stop_token_id, output_tokens;
+    uint32_t stop_token_id, output_tokens, preemptions;
     relay_code code; // of the error
     char error[RELAY_ERR_MESSAGE_MAX], reason_text[64];
     uint32_t retry_after_ms;
@@ -126,6 +129,8 @@ void session_cancel(session *s, uint64_t key);
 void session_credit(session *s, uint64_t key, uint32_t tokens);
 // One message, at most `wait_us`; false if none came.
 bool session_read(session *s, int64_t wait_us);
+// Reads until that step has been told.
+void session_read_until_step(session *s, uint64_t step);
 // Reads until the answer has ended, or the session has.
 void session_read_until_end(session *s, uint64_t key);
 void session_read_until_over(session *s);

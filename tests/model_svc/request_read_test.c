@@ -1,0 +1,549 @@
+// What a GenerateTokensRequest may hold, and what becomes of it.
+//
+// The tables are read against the contract's descriptors: a field that is in the contract and not in a table fails the
+// test, so that none can be forgotten.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/buf.h"
+#include "common/message.h"
+#include "common/vocab.h"
+#include "model_svc/request_read.h"
+
+enum { VOCAB = 1000, CONTEXT = 64 };
+
+static const uint32_t eos_ids[] = {2, 7};
+static const uint8_t fingerprint[RELAY_FINGERPRINT_BYTES] = {1, 2, 3};
+
+static const relay_request_rules rules = {
+    .vocab_size = VOCAB,
+    .max_context = CONTEXT,
+    .eos_ids = eos_ids,
+    .n_eos_ids = 2,
+    .fingerprint = fingerprint,
+    .defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+};
+
+// A request with every part there and everything off.
+typedef struct whole_request {
+    Relay__V1__GenerateTokensRequest message;
+    Relay__V1__SamplingParams sampling;
+    Relay__V1__StopCriteria stop;
+    Relay__V1__OutputOptions output;
+    Relay__V1__CacheOptions cache;
+    Relay__V1__Resume resume;
+    uint32_t prompt[CONTEXT + 1], resumed[CONTEXT + 1];
+} whole_request;
+
+static void whole_request_init(whole_request *r) {
+    memset(r, 0, sizeof *r);
+    relay__v1__generate_tokens_request__init(&r->message);
+    relay__v1__sampling_params__init(&r->sampling);
+    relay__v1__stop_criteria__init(&r->stop);
+    relay__v1__output_options__init(&r->output);
+    relay__v1__cache_options__init(&r->cache);
+    relay__v1__resume__init(&r->resume);
+    for (uint32_t i = 0; i <= CONTEXT; i++)
+        r->prompt[i] = r->resumed[i] = 10 + i;
+    r->message.n_prompt_token_ids = 5;
+    r->message.prompt_token_ids = r->prompt;
+    r->message.sampling = &r->sampling;
+    r->message.stop = &r->stop;
+    r->message.output = &r->output;
+    r->message.cache = &r->cache;
+    r->message.resume = &r->resume;
+    r->resume.generated_token_ids = r->resumed;
+    RELAY_SET(&r->sampling, seed, 1);
+    RELAY_SET(&r->output, top_logprobs, 1);
+    RELAY_SET(&r->stop, max_new_tokens, 20);
+}
+
+// Everything that a request was read into, as text.
+static void describe(relay_buf *out, const relay_request *r) {
+    const relay_sample_params *p = &r->sampling;
+    relay_buf_printf(out, "id=%s sequence=%s prompt=%u:", r->request_id, r->sequence_id, r->n_prompt);
+    for (uint32_t i = 0; i < r->n_tokens; i++)
+        relay_buf_printf(out, " %u", r->token_ids[i]);
+    relay_buf_printf(out, " t=%g k=%u p=%g minp=%g rep=%g freq=%g pres=%g seed=%llu mode=%u top=%u",
+                     (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p,
+                     (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
+                     (unsigned long long)p->seed, p->logprob_mode, p->n_top);
+    relay_buf_printf(out, " max=%u min=%u eos=%u stop=%u:", r->max_new_tokens, r->min_new_tokens, r->n_eos_ids,
+                     r->n_stop_ids);
+    for (uint32_t i = 0; i < r->n_stop_ids; i++)
+        relay_buf_printf(out, " %u", r->stop_ids[i]);
+    relay_buf_printf(out, " priority=%d limited=%d final=%d", r->priority, r->time_limit_at != RELAY_NEVER_US,
+                     r->is_final_only);
+}
+
+static relay_code read_and_describe(const whole_request *r, relay_buf *out, relay_err *e) {
+    relay_request request;
+    relay_code code = relay_request_read(&request, &r->message, &rules, e);
+    relay_buf_clear(out);
+    if (code == RELAY_OK) {
+        describe(out, &request);
+        relay_request_fini(&request);
+    }
+    return code;
+}
+
+// ---- Every field
+
+typedef enum expectation {
+    PART,    // a message whose own fields are in a table
+    USED,    // changes what the request is read into
+    CHECKED, // changes nothing, but a wrong value is an error
+    REFUSED, // UNIMPLEMENTED by name; at `off`, where there is one, it changes nothing
+} expectation;
+
+typedef struct field_case {
+    const char *name;
+    expectation expects;
+    double on;
+    bool has_off;
+    double off;
+} field_case;
+
+#define FIELD(field, what, value)                                                                                      \
+    { .name = field, .expects = what, .on = value }
+#define FIELD_WITH_OFF(field, value, off_value)                                                                        \
+    { .name = field, .expects = REFUSED, .on = value, .has_off = true, .off = off_value }
+static const field_case request_fields[] = {
+    FIELD("request_id", USED, 0),
+    FIELD("prompt_token_ids", USED, 44),
+    FIELD("sequence_id", USED, 0),
+    FIELD_WITH_OFF("lease_ms", 5, 0),
+    FIELD("sampling", PART, 0),
+    FIELD("stop", PART, 0),
+    FIELD("output", PART, 0),
+    FIELD("cache", PART, 0),
+    FIELD("priority", USED, -3),
+    FIELD("tokenizer_fingerprint", CHECKED, 0),
+    FIELD_WITH_OFF("num_sequences", 2, 1),
+    FIELD("time_limit_ms", USED, 500),
+    FIELD("resume", PART, 0),
+};
+static const field_case sampling_fields[] = {
+    FIELD("temperature", USED, 0.5),
+    FIELD("top_k", USED, 3),
+    FIELD("top_p", USED, 0.5),
+    FIELD("min_p", USED, 0.5),
+    FIELD_WITH_OFF("typical_p", 0.5, 1),
+    FIELD("repetition_penalty", USED, 1.5),
+    FIELD("frequency_penalty", USED, -1.5),
+    FIELD("presence_penalty", USED, 1.5),
+    FIELD("seed", USED, 77),
+    FIELD("logit_bias", REFUSED, 0),
+    FIELD("allowed_token_ids", REFUSED, 3),
+    FIELD("banned_token_ids", REFUSED, 3),
+    FIELD("constraint", REFUSED, 0),
+    FIELD_WITH_OFF("penalty_window", 5, 0),
+    FIELD_WITH_OFF("top_n_sigma", 1, 0),
+    FIELD_WITH_OFF("xtc_probability", 0.5, 0),
+    FIELD("xtc_threshold", REFUSED, 0.1),
+    FIELD("mirostat", REFUSED, 0),
+    FIELD("beam_search", REFUSED, 0),
+    FIELD_WITH_OFF("no_repeat_ngram_size", 3, 0),
+    FIELD("dry", REFUSED, 0),
+};
+static const field_case stop_fields[] = {
+    FIELD("max_new_tokens", USED, 9), FIELD("min_new_tokens", USED, 4),          FIELD("stop_token_ids", USED, 6),
+    FIELD("ignore_eos", USED, 1),     FIELD("stop_token_sequences", REFUSED, 0),
+};
+static const field_case output_fields[] = {
+    FIELD("top_logprobs", USED, 5),         FIELD("prompt_top_logprobs", REFUSED, 0),
+    FIELD("logprob_token_ids", REFUSED, 3), FIELD("logprob_mode", USED, 2),
+    FIELD("final_only", USED, 1),
+};
+static const field_case cache_fields[] = {
+    FIELD("salt", REFUSED, 0),
+    FIELD_WITH_OFF("bypass_prefix_cache", 1, 0),
+    FIELD_WITH_OFF("do_not_store", 1, 0),
+};
+static const field_case resume_fields[] = {
+    FIELD("generated_token_ids", USED, 44),
+    FIELD("sampler_state", REFUSED, 0),
+    FIELD_WITH_OFF("index", 1, 0),
+};
+#undef FIELD
+#undef FIELD_WITH_OFF
+
+// Memory that a set field points to.
+typedef struct field_memory {
+    uint32_t id;
+    ProtobufCBinaryData text;
+    _Alignas(16) char message[512];
+    ProtobufCMessage *pointer;
+} field_memory;
+
+static void set_scalar(void *at, ProtobufCType type, double value) {
+    switch (type) {
+    case PROTOBUF_C_TYPE_FLOAT:
+        *(float *)at = (float)value;
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+        *(uint64_t *)at = (uint64_t)value;
+        break;
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        *(int32_t *)at = (int32_t)value;
+        break;
+    case PROTOBUF_C_TYPE_UINT32:
+        *(uint32_t *)at = (uint32_t)value;
+        break;
+    case PROTOBUF_C_TYPE_BOOL:
+        *(protobuf_c_boolean *)at = value != 0;
+        break;
+    default:
+        fail_msg("a field of type %d", (int)type);
+    }
+}
+
+// One value in the field: `value`, or the text "x", or an empty message.
+static void set_field(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, double value, field_memory *memory) {
+    char *at = (char *)m + f->offset, *quantifier = (char *)m + f->quantifier_offset;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+        const ProtobufCMessageDescriptor *d = f->descriptor;
+        assert_true(d->sizeof_message <= sizeof memory->message);
+        memory->pointer = (ProtobufCMessage *)memory->message;
+        d->message_init(memory->pointer);
+    }
+    memory->text = relay_message_text("x");
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        *(size_t *)quantifier = 1;
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+            *(ProtobufCMessage ***)at = &memory->pointer;
+        } else {
+            memory->id = (uint32_t)value;
+            *(uint32_t **)at = &memory->id;
+        }
+    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+        *(ProtobufCMessage **)at = memory->pointer;
+    } else {
+        *(protobuf_c_boolean *)quantifier = 1;
+        if (f->type == PROTOBUF_C_TYPE_BYTES) {
+            *(ProtobufCBinaryData *)at = memory->text;
+        } else {
+            set_scalar(at, f->type, value);
+        }
+    }
+}
+
+static const field_case *find_case(const field_case *cases, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(cases[i].name, name) == 0) return &cases[i];
+    }
+    fail_msg("%s is in the contract and not in this test", name);
+    return NULL;
+}
+
+static void check_field(size_t part_offset, const char *prefix, const ProtobufCFieldDescriptor *f,
+                        const field_case *c) {
+    relay_buf before, after;
+    relay_buf_init(&before, 1 << 16);
+    relay_buf_init(&after, 1 << 16);
+    relay_err e;
+    whole_request r;
+    whole_request_init(&r);
+    assert_int_equal(read_and_describe(&r, &before, &e), RELAY_OK);
+    char path[64];
+    snprintf(path, sizeof path, "%s%s", prefix, f->name);
+    field_memory memory;
+    ProtobufCMessage *part = (ProtobufCMessage *)((char *)&r + part_offset);
+    set_field(part, f, c->on, &memory);
+    relay_code code = read_and_describe(&r, &after, &e);
+    switch (c->expects) {
+    case USED:
+        if (code != RELAY_OK) fail_msg("%s: %s", path, e.message);
+        if (strcmp(before.data, after.data) == 0) fail_msg("%s has no effect", path);
+        break;
+    case CHECKED:
+        assert_int_equal(code, RELAY_INVALID_ARGUMENT);
+        assert_non_null(strstr(e.message, path));
+        break;
+    case REFUSED:
+        if (code != RELAY_UNIMPLEMENTED) fail_msg("%s: %s", path, relay_code_name(code));
+        assert_non_null(strstr(e.message, path));
+        if (!c->has_off) break;
+        whole_request_init(&r);
+        set_field(part, f, c->off, &memory);
+        code = read_and_describe(&r, &after, &e);
+        if (code != RELAY_OK) fail_msg("%s at its off value: %s", path, e.message);
+        assert_string_equal(before.data, after.data);
+        break;
+    case PART:
+        assert_int_equal(f->type, PROTOBUF_C_TYPE_MESSAGE);
+        break;
+    }
+    relay_buf_fini(&before);
+    relay_buf_fini(&after);
+}
+
+static void check_message(const ProtobufCMessageDescriptor *d, size_t part_offset, const char *prefix,
+                          const field_case *cases, size_t n_cases) {
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        check_field(part_offset, prefix, &d->fields[i], find_case(cases, n_cases, d->fields[i].name));
+    }
+    assert_int_equal(d->n_fields, n_cases);
+}
+
+#define CHECK_MESSAGE(descriptor, part, prefix, cases)                                                                 \
+    check_message(&descriptor, offsetof(whole_request, part), prefix, cases, sizeof cases / sizeof cases[0])
+
+static void every_field_has_an_effect_or_is_refused(void **state) {
+    CHECK_MESSAGE(relay__v1__generate_tokens_request__descriptor, message, "", request_fields);
+    CHECK_MESSAGE(relay__v1__sampling_params__descriptor, sampling, "sampling.", sampling_fields);
+    CHECK_MESSAGE(relay__v1__stop_criteria__descriptor, stop, "stop.", stop_fields);
+    CHECK_MESSAGE(relay__v1__output_options__descriptor, output, "output.", output_fields);
+    CHECK_MESSAGE(relay__v1__cache_options__descriptor, cache, "cache.", cache_fields);
+    CHECK_MESSAGE(relay__v1__resume__descriptor, resume, "resume.", resume_fields);
+}
+
+// ---- Values
+
+static void expect_refusal(const whole_request *r, relay_code code, const char *field, const char *value,
+                           const char *limit) {
+    relay_request request;
+    relay_err e = {0};
+    relay_code got = relay_request_read(&request, &r->message, &rules, &e);
+    if (got != code) fail_msg("%s = %s: %s (%s)", field, value, relay_code_name(got), e.message);
+    if (strstr(e.message, field) == NULL || strstr(e.message, value) == NULL || strstr(e.message, limit) == NULL) {
+        fail_msg("\"%s\" does not name %s, %s and %s", e.message, field, value, limit);
+    }
+}
+
+static void numbers_out_of_range_are_named_with_their_range(void **state) {
+    static const struct {
+        size_t offset, has_offset;
+        const char *name;
+        float value;
+        const char *text, *range;
+    } cases[] = {
+#define CASE(field, value, text, range)                                                                                \
+    {offsetof(whole_request, sampling.field),                                                                          \
+     offsetof(whole_request, sampling.has_##field),                                                                    \
+     "sampling." #field,                                                                                               \
+     value,                                                                                                            \
+     text,                                                                                                             \
+     range}
+        CASE(temperature, -0.1f, "-0.1", "[0, 2]"),
+        CASE(temperature, 2.1f, "2.1", "[0, 2]"),
+        CASE(temperature, NAN, "nan", "[0, 2]"),
+        CASE(temperature, INFINITY, "inf", "[0, 2]"),
+        CASE(temperature, -INFINITY, "-inf", "[0, 2]"),
+        CASE(top_p, 0, "is 0;", "(0, 1]"),
+        CASE(top_p, 1.5f, "1.5", "(0, 1]"),
+        CASE(top_p, NAN, "nan", "(0, 1]"),
+        CASE(min_p, -1, "-1", "[0, 1]"),
+        CASE(min_p, 1.01f, "1.01", "[0, 1]"),
+        CASE(min_p, NAN, "nan", "[0, 1]"),
+        CASE(repetition_penalty, 0, "is 0;", "(0, 2]"),
+        CASE(repetition_penalty, 2.5f, "2.5", "(0, 2]"),
+        CASE(repetition_penalty, NAN, "nan", "(0, 2]"),
+        CASE(frequency_penalty, -2.5f, "-2.5", "[-2, 2]"),
+        CASE(frequency_penalty, INFINITY, "inf", "[-2, 2]"),
+        CASE(presence_penalty, 3, "3", "[-2, 2]"),
+        CASE(presence_penalty, NAN, "nan", "[-2, 2]"),
+#undef CASE
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        whole_request r;
+        whole_request_init(&r);
+        *(float *)((char *)&r + cases[i].offset) = cases[i].value;
+        *(protobuf_c_boolean *)((char *)&r + cases[i].has_offset) = 1;
+        expect_refusal(&r, RELAY_INVALID_ARGUMENT, cases[i].name, cases[i].text, cases[i].range);
+    }
+}
+
+static void the_ends_of_the_ranges_are_allowed(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    RELAY_SET(&r.sampling, temperature, 2);
+    RELAY_SET(&r.sampling, top_p, 1);
+    RELAY_SET(&r.sampling, min_p, 1);
+    RELAY_SET(&r.sampling, repetition_penalty, 2);
+    RELAY_SET(&r.sampling, frequency_penalty, -2);
+    RELAY_SET(&r.sampling, presence_penalty, 2);
+    RELAY_SET(&r.sampling, seed, (1ull << 53) - 1);
+    RELAY_SET(&r.output, top_logprobs, 20);
+    RELAY_SET(&r.stop, max_new_tokens, UINT32_MAX);
+    r.message.n_prompt_token_ids = CONTEXT - 1;
+    r.prompt[0] = VOCAB - 1;
+    relay_request request;
+    relay_err e;
+    if (relay_request_read(&request, &r.message, &rules, &e) != RELAY_OK) fail_msg("%s", e.message);
+    relay_request_fini(&request);
+}
+
+static void lengths_and_counts_out_of_range_are_named(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    r.message.n_prompt_token_ids = 0;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "prompt_token_ids", "empty", "at least one");
+
+    whole_request_init(&r);
+    r.message.n_prompt_token_ids = CONTEXT;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "prompt_token_ids", "64 ids", "64 tokens");
+
+    whole_request_init(&r);
+    r.message.n_prompt_token_ids = 50;
+    r.resume.n_generated_token_ids = 14;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.generated_token_ids 14", "50 ids", "64 tokens");
+
+    whole_request_init(&r);
+    uint32_t many[RELAY_MAX_STOP_TOKEN_IDS + 1] = {0};
+    r.stop.n_stop_token_ids = RELAY_MAX_STOP_TOKEN_IDS + 1;
+    r.stop.stop_token_ids = many;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.stop_token_ids", "257", "256");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.stop, max_new_tokens, 0);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.max_new_tokens", "is 0", "1 and more");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.stop, min_new_tokens, 21);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.min_new_tokens", "21", "[0, 20]");
+
+    whole_request_init(&r);
+    r.stop.has_max_new_tokens = 0;
+    RELAY_SET(&r.stop, min_new_tokens, 60);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.min_new_tokens", "60", "[0, 59]");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.output, top_logprobs, 21);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "output.top_logprobs", "21", "[0, 20]");
+
+    whole_request_init(&r);
+    r.output.has_top_logprobs = 0;
+    RELAY_SET(&r.output, logprob_mode, RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_RAW);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "output.logprob_mode", "without", "output.top_logprobs");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.message, num_sequences, 0);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "num_sequences", "is 0", "1 and more");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.message, time_limit_ms, 0);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "time_limit_ms", "is 0", "1 and more");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.sampling, seed, 1ull << 53);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.seed", "9007199254740992", "[0, 2^53)");
+
+    char label[RELAY_MAX_LABEL_BYTES + 1];
+    memset(label, 'a', sizeof label);
+    whole_request_init(&r);
+    RELAY_SET(&r.message, request_id, relay_message_bytes(label, sizeof label));
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "request_id", "257", "256");
+    label[3] = '\0';
+    whole_request_init(&r);
+    RELAY_SET(&r.message, sequence_id, relay_message_bytes(label, 10));
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sequence_id", "NUL", "");
+}
+
+static void ids_past_the_vocabulary_are_named(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    r.prompt[3] = VOCAB;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "prompt_token_ids[3]", "1000", "below 1000");
+
+    whole_request_init(&r);
+    r.resume.n_generated_token_ids = 2;
+    r.resumed[1] = UINT32_MAX;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.generated_token_ids[1]", "4294967295", "below 1000");
+
+    whole_request_init(&r);
+    uint32_t ids[] = {5, 5000};
+    r.stop.n_stop_token_ids = 2;
+    r.stop.stop_token_ids = ids;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.stop_token_ids[1]", "5000", "below 1000");
+}
+
+static void what_is_resumed_must_have_something_left(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    r.resume.n_generated_token_ids = 20;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.generated_token_ids", "20 ids", "max_new_tokens is 20");
+
+    whole_request_init(&r);
+    r.resume.n_generated_token_ids = 2;
+    r.resumed[1] = eos_ids[1];
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.generated_token_ids", "ends with 7", "nothing is left");
+    RELAY_SET(&r.stop, ignore_eos, 1);
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    assert_int_equal(request.n_prompt, 5);
+    assert_int_equal(request.n_tokens, 7);
+    relay_request_fini(&request);
+}
+
+static void another_vocabulary_is_refused_with_both_fingerprints(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    uint8_t other[RELAY_FINGERPRINT_BYTES] = {0xab, 0xcd};
+    r.prompt[0] = 4000000; // also wrong, but only because it belongs to that vocabulary
+    RELAY_SET(&r.message, tokenizer_fingerprint, relay_message_bytes(other, sizeof other));
+    expect_refusal(&r, RELAY_FAILED_PRECONDITION, "tokenizer_fingerprint", "abcd0000", "01020300");
+    whole_request_init(&r);
+    RELAY_SET(&r.message, tokenizer_fingerprint, relay_message_bytes(fingerprint, sizeof fingerprint));
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    relay_request_fini(&request);
+}
+
+static void what_is_unset_is_the_models_default(void **state) {
+    Relay__V1__GenerateTokensRequest m = RELAY__V1__GENERATE_TOKENS_REQUEST__INIT;
+    uint32_t prompt[] = {4, 5};
+    m.n_prompt_token_ids = 2;
+    m.prompt_token_ids = prompt;
+    relay_request_rules own = rules;
+    own.defaults.temperature = 0.25f;
+    own.defaults.top_k = 11;
+    relay_request a, b;
+    assert_int_equal(relay_request_read(&a, &m, &own, NULL), RELAY_OK);
+    assert_int_equal(relay_request_read(&b, &m, &own, NULL), RELAY_OK);
+    assert_true(a.sampling.temperature == 0.25f);
+    assert_int_equal(a.sampling.top_k, 11);
+    assert_int_equal(a.sampling.logprob_mode, RELAY_LOGPROB_NONE);
+    assert_true(a.max_new_tokens >= CONTEXT - 2);
+    assert_int_equal(a.n_eos_ids, 2);
+    assert_true(a.sampling.seed < 1ull << 53);
+    assert_true(a.sampling.seed != b.sampling.seed); // one in 2^53
+    assert_string_equal(a.request_id, "");
+    relay_request_fini(&a);
+    relay_request_fini(&b);
+}
+
+static void stop_ids_are_sorted_and_each_there_once(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    uint32_t ids[] = {9, 3, 9, 3, 5};
+    r.stop.n_stop_token_ids = 5;
+    r.stop.stop_token_ids = ids;
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    assert_int_equal(request.n_stop_ids, 3);
+    assert_memory_equal(request.stop_ids, ((uint32_t[]){3, 5, 9}), 3 * sizeof(uint32_t));
+    relay_request_fini(&request);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_has_an_effect_or_is_refused),
+        cmocka_unit_test(numbers_out_of_range_are_named_with_their_range),
+        cmocka_unit_test(the_ends_of_the_ranges_are_allowed),
+        cmocka_unit_test(lengths_and_counts_out_of_range_are_named),
+        cmocka_unit_test(ids_past_the_vocabulary_are_named),
+        cmocka_unit_test(what_is_resumed_must_have_something_left),
+        cmocka_unit_test(another_vocabulary_is_refused_with_both_fingerprints),
+        cmocka_unit_test(what_is_unset_is_the_models_default),
+        cmocka_unit_test(stop_ids_are_sorted_and_each_there_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
