@@ -24,10 +24,23 @@ static void no_log(enum ggml_log_level level, const char *text, void *arg) {
     if (level >= GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
 }
 
-static double seconds(void) {
+static double seconds(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct stamp {
+    double wall, cpu;
+} stamp;
+
+static stamp now(void) {
+    return (stamp){seconds(CLOCK_MONOTONIC), seconds(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+static void answer_rate(int n, stamp began) {
+    stamp ended = now();
+    printf("%.3f %.3f\n", n / (ended.wall - began.wall), n / (ended.cpu - began.cpu));
 }
 
 static llama_token best(void) {
@@ -38,26 +51,26 @@ static llama_token best(void) {
     return top;
 }
 
-static double run_prompt(int n) {
+static void run_prompt(int n) {
     static llama_token ids[MAX_ROWS];
     if (n > MAX_ROWS) die("the prompt is too long");
     for (int i = 0; i < n; i++)
         ids[i] = i * 7919 % n_vocab;
     llama_memory_clear(llama_get_memory(context), true);
-    double began = seconds();
+    stamp began = now();
     if (llama_decode(context, llama_batch_get_one(ids, n))) die("decode failed");
     best();
-    return n / (seconds() - began);
+    answer_rate(n, began);
 }
 
-static double run_decode(int n) {
-    double began = seconds();
+static void run_decode(int n) {
+    stamp began = now();
     for (int i = 0; i < n; i++) {
         llama_token id = best();
         if (llama_decode(context, llama_batch_get_one(&id, 1))) die("decode failed");
     }
     best();
-    return n / (seconds() - began);
+    answer_rate(n, began);
 }
 
 static double resident_bytes(void) {
@@ -85,12 +98,10 @@ int main(int argc, char **argv) {
     char command[16];
     while (scanf("%15s", command) == 1) {
         int n = 0;
-        double answer = 0;
         if (strcmp(command, "memory") != 0 && scanf("%d", &n) != 1) break;
-        if (strcmp(command, "prompt") == 0) answer = run_prompt(n);
-        if (strcmp(command, "decode") == 0) answer = run_decode(n);
-        if (strcmp(command, "memory") == 0) answer = resident_bytes();
-        printf("%.3f\n", answer);
+        if (strcmp(command, "prompt") == 0) run_prompt(n);
+        if (strcmp(command, "decode") == 0) run_decode(n);
+        if (strcmp(command, "memory") == 0) printf("%.0f\n", resident_bytes());
         fflush(stdout);
     }
     llama_free(context);

@@ -2,9 +2,9 @@
 //
 //   relay_decode MODEL THREADS
 //
-// Reads commands, one a line, and answers each with one number:
-//   prompt N   a fresh sequence of N ids in one step            tokens a second
-//   decode N   N more ids, one a step, greedily                 tokens a second
+// Reads commands, one a line, and answers each with a line of numbers:
+//   prompt N   a fresh sequence of N ids in one step            tokens a second, and a second of processor time
+//   decode N   N more ids, one a step, greedily                 the same
 //   memory     resident bytes
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,30 +17,42 @@ enum { MAX_ROWS = 512, MAX_CONTEXT = 4096 };
 
 static uint32_t ids[MAX_CONTEXT], blocks[MAX_CONTEXT / RELAY_BLOCK_TOKENS];
 
-static double rate(uint32_t n, relay_mono_us began) {
-    return n * 1e6 / (double)(relay_mono_now() - began);
+// Both clocks in seconds: of the wall, and of the processors under all of this process's threads.
+typedef struct stamp {
+    double wall, cpu;
+} stamp;
+
+static stamp now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (stamp){.wall = (double)relay_mono_now() * 1e-6, .cpu = (double)t.tv_sec + (double)t.tv_nsec * 1e-9};
 }
 
-static double run_prompt(model_driver *d, driven_sequence *s, uint32_t n) {
+static void answer_rate(uint32_t n, stamp began) {
+    stamp ended = now();
+    printf("%.3f %.3f\n", n / (ended.wall - began.wall), n / (ended.cpu - began.cpu));
+}
+
+static void run_prompt(model_driver *d, driven_sequence *s, uint32_t n) {
     RELAY_ASSERT(n <= MAX_ROWS);
     uint32_t vocab_size = relay_model_get_info(d->model)->vocab_size;
     for (uint32_t i = 0; i < n; i++) {
         ids[i] = i * 7919 % vocab_size;
     }
     *s = (driven_sequence){.ids = ids, .n_ids = MAX_CONTEXT, .blocks = blocks};
-    relay_mono_us began = relay_mono_now();
+    stamp began = now();
     model_driver_step(d, s, &n, 1);
-    return rate(n, began);
+    answer_rate(n, began);
 }
 
-static double run_decode(model_driver *d, driven_sequence *s, uint32_t n) {
+static void run_decode(model_driver *d, driven_sequence *s, uint32_t n) {
     RELAY_ASSERT(s->n_done > 0 && s->n_done + n <= MAX_CONTEXT);
-    relay_mono_us began = relay_mono_now();
+    stamp began = now();
     for (uint32_t i = 0; i < n; i++) {
         ids[s->n_done] = d->results[0].token_id;
         model_driver_step(d, s, &(uint32_t){1}, 1);
     }
-    return rate(n, began);
+    answer_rate(n, began);
 }
 
 static double resident_bytes(void) {
@@ -81,12 +93,10 @@ int main(int argc, char **argv) {
     char command[16];
     while (scanf("%15s", command) == 1) {
         unsigned n = 0;
-        double answer = 0;
         if (strcmp(command, "memory") != 0 && scanf("%u", &n) != 1) break;
-        if (strcmp(command, "prompt") == 0) answer = run_prompt(&d, &s, n);
-        if (strcmp(command, "decode") == 0) answer = run_decode(&d, &s, n);
-        if (strcmp(command, "memory") == 0) answer = resident_bytes();
-        printf("%.3f\n", answer);
+        if (strcmp(command, "prompt") == 0) run_prompt(&d, &s, n);
+        if (strcmp(command, "decode") == 0) run_decode(&d, &s, n);
+        if (strcmp(command, "memory") == 0) printf("%.0f\n", resident_bytes());
         fflush(stdout);
     }
     model_driver_fini(&d);
