@@ -25,6 +25,7 @@ struct relay_session {
     uint32_t n_answers;
     relay_answer *buckets[N_BUCKETS]; // by stream key
     relay_mono_us opened_at, sent_at, load_sent_at;
+    uint64_t step_sent;
     relay_engine_load load_sent;
     Relay__V1__Load load; // of the message being built
     // Publisher thread only: room for the deltas of one step.
@@ -90,6 +91,9 @@ static void send_message(relay_session *session, Relay__V1__SessionResponse *m, 
         RELAY_SET(m, draining, 1);
         session->is_draining_told = true;
     }
+    // What happens between two steps is told with the number of the one that comes, before the load knows of it.
+    if (m->has_step && m->step < session->step_sent) m->step = session->step_sent;
+    if (m->has_step) session->step_sent = m->step;
     session->sent_at = now;
     relay_code code = relay_rpc_call_send(session->stream.call, &m->base);
     if (code == RELAY_RESOURCE_EXHAUSTED) relay_answer_stream_cut(&session->stream);

@@ -140,7 +140,12 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
     *result = (relay_sample_result){
         .token_id = draw(hash, p->position, p->seed, relay_step_masked(step) + p->masked_begin, p->n_masked),
         .is_finite = m->seen[FAKE_POISON] == 0,
+        .n_top = p->n_top,
     };
+    for (uint32_t k = 0; k < p->n_top; k++) {
+        result->top_ids[k] = k;
+        result->top_logprobs[k] = -1.0f - (float)k;
+    }
 }
 
 static void submit(void *model, const relay_step *step) {

@@ -3,7 +3,7 @@
 //
 // It has a KV cache of its own, in which each slot keeps what was written there: an id, its position, and the hash of
 // all ids up to it. Every row must find its predecessor through the block table, and every sampled row its whole
-// history, in every KV group. What does not agree is kept as `error`.
+// history, in every KV group. What does not agree is kept as `error`. Top logprobs are always those of ids 0, 1, ...
 #ifndef RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
 #define RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
 

@@ -228,14 +228,6 @@ static void while_the_model_loads_calls_are_told_to_come_back(void **state) {
     service_world_destroy(w);
 }
 
-static bool one_is_running(const Relay__V1__Load *load) {
-    return load->running == 1 && load->waiting == 0;
-}
-
-static bool one_is_waiting(const Relay__V1__Load *load) {
-    return load->running == 1 && load->waiting == 1;
-}
-
 static bool two_are_waiting(const Relay__V1__Load *load) {
     return load->running == 1 && load->waiting == 2;
 }
@@ -247,7 +239,7 @@ static void past_the_queue_s_bound_requests_are_refused_at_once(void **state) {
     token_request_init(&r, 10, 200, 1);
     relay_rpc_stream *streams[3];
     streams[0] = generate_open(w->client, &r.message);
-    service_world_step_until(w, one_is_running);
+    service_world_step_until(w, load_has_one_running);
     for (int i = 1; i < 3; i++)
         streams[i] = generate_open(w->client, &r.message);
     service_world_step_until(w, two_are_waiting);
@@ -271,9 +263,9 @@ static void past_the_queue_s_tokens_requests_are_refused_at_once(void **state) {
     token_request r;
     token_request_init(&r, 80, 200, 1);
     relay_rpc_stream *first = generate_open(w->client, &r.message);
-    service_world_step_until(w, one_is_running);
+    service_world_step_until(w, load_has_one_running);
     relay_rpc_stream *second = generate_open(w->client, &r.message);
-    service_world_step_until(w, one_is_waiting);
+    service_world_step_until(w, load_has_one_waiting);
     expect_refusal(&r.message, RELAY_RESOURCE_EXHAUSTED, "100");
     service_world_release(w);
     generate_read(first, &a);
@@ -315,9 +307,9 @@ static void cancel_ends_a_request_by_either_name_and_is_idempotent(void **state)
     token_request_init(&r, 10, 400, 1);
     RELAY_SET(&r.message, sequence_id, relay_message_text("talk"));
     relay_rpc_stream *running = generate_open(w->client, &r.message);
-    service_world_step_until(w, one_is_running);
+    service_world_step_until(w, load_has_one_running);
     relay_rpc_stream *waiting = generate_open(w->client, &r.message);
-    service_world_step_until(w, one_is_waiting);
+    service_world_step_until(w, load_has_one_waiting);
     ProtobufCMessage *m;
     bool timed_out;
     assert_int_equal(relay_rpc_stream_next(running, RELAY_NEVER_US, &m, &timed_out, NULL), RELAY_OK);

@@ -91,7 +91,6 @@ service_world *service_world_create(service_world_opts o) {
     if (relay_rpc_server_create(&w->server, &server, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->service = relay_model_service_create(w->server, w->metrics);
     if (relay_rpc_server_start(w->server, &e) != RELAY_OK) fail_msg("%s", e.message);
-    snprintf(w->target, sizeof w->target, "127.0.0.1:%u", relay_rpc_server_port(w->server));
     w->client = service_world_connect(w);
 
     if (o.is_real) {
@@ -119,11 +118,17 @@ service_world *service_world_create(service_world_opts o) {
     return w;
 }
 
-relay_rpc_client *service_world_connect(service_world *w) {
+relay_rpc_client *service_world_connect_to(service_world *w, uint16_t port) {
     relay_rpc_client *c;
-    relay_rpc_client_opts opts = {.target = w->target};
+    char target[64];
+    snprintf(target, sizeof target, "127.0.0.1:%u", port);
+    relay_rpc_client_opts opts = {.target = target};
     assert_int_equal(relay_rpc_client_create(&c, &opts, NULL), RELAY_OK);
     return c;
+}
+
+relay_rpc_client *service_world_connect(service_world *w) {
+    return service_world_connect_to(w, relay_rpc_server_port(w->server));
 }
 
 void service_world_stop(service_world *w) {
@@ -167,6 +172,13 @@ void service_world_step(service_world *w, uint32_t n) {
     pthread_mutex_unlock(&w->mutex);
 }
 
+void service_world_allow(service_world *w, uint32_t n) {
+    pthread_mutex_lock(&w->mutex);
+    w->permits += n;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
 void service_world_release(service_world *w) {
     pthread_mutex_lock(&w->mutex);
     w->permits = UINT32_MAX;
@@ -174,8 +186,36 @@ void service_world_release(service_world *w) {
     pthread_mutex_unlock(&w->mutex);
 }
 
+uint64_t service_world_steps(service_world *w) {
+    pthread_mutex_lock(&w->mutex);
+    uint64_t n = w->n_steps;
+    pthread_mutex_unlock(&w->mutex);
+    return n;
+}
+
 bool load_is_empty(const Relay__V1__Load *load) {
     return load->running == 0 && load->waiting == 0 && load->free_blocks == load->total_blocks;
+}
+
+bool load_has_one_running(const Relay__V1__Load *load) {
+    return load->running == 1 && load->waiting == 0;
+}
+
+bool load_has_one_waiting(const Relay__V1__Load *load) {
+    return load->running == 1 && load->waiting == 1;
+}
+
+void service_world_wait_for_calls(service_world *w, uint32_t n) {
+    const relay_gauge *active = relay_metrics_gauge(w->metrics, "relay_rpc_active", "", NULL);
+    relay_mono_us until = relay_mono_now() + PATIENCE_US;
+    while (relay_gauge_value(active) != (double)n) {
+        if (relay_mono_now() > until) fail_msg("%g calls stay open, not %u", relay_gauge_value(active), n);
+        usleep(1000);
+    }
+}
+
+uint64_t service_world_counter(service_world *w, const char *name) {
+    return relay_counter_value(relay_metrics_counter(w->metrics, name, "", NULL));
 }
 
 static void wait_for(service_world *w, load_condition holds, bool takes_steps) {

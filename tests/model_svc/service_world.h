@@ -34,13 +34,12 @@ typedef struct service_world {
     relay_rpc_server *server;
     relay_model_service *service;
     relay_rpc_client *client;
-    char target[64];
     bool is_stopped;
     // The gate of the scripted model's steps.
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint32_t permits; // steps that may be taken; UINT32_MAX: any number
-    uint64_t n_steps; // taken; the engine's number of the last one
+    uint64_t n_steps;
 } service_world;
 
 // Fields that are 0 get values of a small server.
@@ -50,11 +49,17 @@ void service_world_destroy(service_world *w);
 // Drains the service, stops the engine, then the server, as the process does.
 void service_world_stop(service_world *w);
 relay_rpc_client *service_world_connect(service_world *w);
+relay_rpc_client *service_world_connect_to(service_world *w, uint16_t port);
 
 // From now on the model takes no step but those that service_world_step allows; this waits until they are taken.
 void service_world_hold(service_world *w);
 void service_world_step(service_world *w, uint32_t n);
+// Lets it take up to n more and does not wait.
+void service_world_allow(service_world *w, uint32_t n);
 void service_world_release(service_world *w);
+
+// Taken so far: the engine's number of the last one.
+uint64_t service_world_steps(service_world *w);
 
 // Waits (at most 20 s) for the load that GetLoad tells.
 typedef bool (*load_condition)(const Relay__V1__Load *load);
@@ -62,6 +67,11 @@ void service_world_wait_for(service_world *w, load_condition holds);
 // The same in a world that is held: takes steps until it is so. (A load is told at a step's end.)
 void service_world_step_until(service_world *w, load_condition holds);
 bool load_is_empty(const Relay__V1__Load *load);
+bool load_has_one_running(const Relay__V1__Load *load); // and none waiting
+bool load_has_one_waiting(const Relay__V1__Load *load); // and one running
+// Waits until that many calls are open: then what became of the others is known to the service.
+void service_world_wait_for_calls(service_world *w, uint32_t n);
+uint64_t service_world_counter(service_world *w, const char *name);
 
 // ---- Requests
 

@@ -306,7 +306,7 @@ static void a_request_joins_those_that_decode(void **state) {
         service_world_step(w, 1);
         session_read(s, 10000);
     }
-    session_read_until_step(s, w->n_steps);
+    session_read_until_step(s, service_world_steps(w));
     uint64_t step = s->step; // those decode, and the engine is held in the step after
     token_request_init(&r[8], 64, 100, 8);
     session_start(s, 8, &r[8].message);
@@ -314,7 +314,7 @@ static void a_request_joins_those_that_decode(void **state) {
         session_read(s, RELAY_NEVER_US / 4);
     while (s->answers[8].n_ids == 0) {
         service_world_step(w, 1);
-        session_read_until_step(s, w->n_steps);
+        session_read_until_step(s, service_world_steps(w));
     }
     service_world_wait_for(w, nine_are_running);
     // Two steps and its own prompt of four chunks.
