@@ -16,6 +16,7 @@ def main():
     parser.add_argument("names", nargs="*", help="of pre-tokenizers; without any, one of each list of patterns")
     parser.add_argument("--lines", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--against", help="take another name's reference: shows that a difference is found")
     args = parser.parse_args()
     known = ours.ask(["schemes"])
     if set(known) != set(PRETOKENIZERS):
@@ -24,7 +25,7 @@ def main():
     lines = texts.random_lines(args.lines, args.seed, None) + texts.code_point_lines()
     n_bad = 0
     for name in args.names or [n for n in PRETOKENIZERS if n not in others]:
-        mine, theirs = ours.numbers(["words", name], lines), word_lengths(name, lines)
+        mine, theirs = ours.numbers(["words", name], lines), word_lengths(args.against or name, lines)
         bad = [i for i in range(len(lines)) if mine[i] != theirs[i]]
         print(f"{name}: {len(lines)} texts, {len(bad)} differ")
         for i in bad[:3]:
