@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/gguf.h"
+#include "kernels/half.h"
 #include "tests/common/gguf_writer.h"
 
 #define LLAMA_SHAPE                                                                                                    \
@@ -184,10 +185,11 @@ static void fill_quantized(maker *m, uint32_t type, uint64_t n_in, uint8_t *data
         if (quantized[q].type != type) continue;
         for (size_t block = 0; block < n_bytes; block += block_bytes) {
             for (uint32_t s = 0; s < quantized[q].n_scales; s++) {
-                // The second scale of a block is a minimum: of the first one's sign it balances the integers.
-                _Float16 scale = (_Float16)((1.5f + 0.5f * next_real(m)) / quantized[q].largest / sqrtf((float)n_in));
+                // The second one is a minimum, which balances integers that have no sign.
+                float scale = (1.5f + 0.5f * next_real(m)) / quantized[q].largest / sqrtf((float)n_in);
                 if (s == 1) scale *= type == RELAY_GGML_Q4_1 ? -7 : 7;
-                memcpy(data + block + quantized[q].scales[s], &scale, sizeof scale);
+                uint16_t half = relay_f16_from_f32(scale);
+                memcpy(data + block + quantized[q].scales[s], &half, sizeof half);
             }
         }
     }
