@@ -101,7 +101,7 @@ relay_code relay_json_parse(yyjson_doc **out, const char *text, size_t len, uint
     if (code != RELAY_OK) return code;
     yyjson_read_err err;
     // Without the in-situ flag yyjson writes to a copy of its own.
-    yyjson_doc *doc = yyjson_read_opts((char *)text, len, YYJSON_READ_NOFLAG, NULL, &err);
+    yyjson_doc *doc = yyjson_read_opts((char *)text, len, YYJSON_READ_BIGNUM_AS_RAW, NULL, &err);
     if (doc == NULL) return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: byte %zu: %s", field, err.pos, err.msg);
     parse p = {.copy = doc->str_pool, .field = field, .e = e};
     code = check_keys(&p, yyjson_doc_get_root(doc));

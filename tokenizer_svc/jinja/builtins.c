@@ -90,12 +90,16 @@ bool jinja_only_positions(jinja_run *run, const jinja_args *args, const char *wh
 
 bool jinja_arg_int(jinja_run *run, jinja_value v, const char *what, int64_t otherwise, int64_t *out) {
     *out = otherwise;
-    if (!jinja_arg_is_given(v)) return true;
+    if (v.kind == JINJA_MISSING) return true;
     if (v.kind == JINJA_UNDEFINED) return jinja_fail_undefined(run, v);
     if (!jinja_is_integer(v))
         return jinja_fail(run, "%s: '%s' object cannot be interpreted as an integer", what, jinja_type_name(v));
     *out = jinja_as_int(v);
     return true;
+}
+
+bool jinja_arg_int_or_none(jinja_run *run, jinja_value v, const char *what, int64_t otherwise, int64_t *out) {
+    return jinja_arg_int(run, v.kind == JINJA_NONE ? jinja_missing() : v, what, otherwise, out);
 }
 
 bool jinja_arg_str(jinja_run *run, jinja_value v, const char *what, jinja_value *out) {

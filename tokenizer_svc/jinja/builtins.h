@@ -37,7 +37,9 @@ bool jinja_bind(jinja_run *run, const jinja_args *args, const char *what, const 
 // Most methods take their arguments by position only: between `least` and `most` of them.
 bool jinja_only_positions(jinja_run *run, const jinja_args *args, const char *what, uint32_t least,
                           uint32_t most) RELAY_NODISCARD;
-// The values that arguments must have; MISSING and NONE give the default.
+// The values that arguments must have; MISSING gives the default, and NONE does so too in ..._or_none.
+bool jinja_arg_int_or_none(jinja_run *run, jinja_value v, const char *what, int64_t otherwise,
+                           int64_t *out) RELAY_NODISCARD;
 bool jinja_arg_int(jinja_run *run, jinja_value v, const char *what, int64_t otherwise, int64_t *out) RELAY_NODISCARD;
 bool jinja_arg_str(jinja_run *run, jinja_value v, const char *what, jinja_value *out) RELAY_NODISCARD;
 static inline bool jinja_arg_is_given(jinja_value v) {

@@ -119,9 +119,10 @@ static bool begin_loop(jinja_run *run, jinja_loop *loop, jinja_value iterable) {
     return loop->items != NULL;
 }
 
-// The body once for each item; `frame` is the body's.
-static outcome exec_items(jinja_run *run, jinja_frame *frame, jinja_loop *loop) {
+// The body once for each item; `frame` is the body's. *any_ended: some body came to its end, without break or continue.
+static outcome exec_items(jinja_run *run, jinja_frame *frame, jinja_loop *loop, bool *any_ended) {
     const struct jinja_for *statement = loop->node->loop;
+    *any_ended = false;
     for (uint32_t i = 0;; i++) {
         if (!jinja_loop_fetch(run, loop, i + 1)) return FAILED;
         if (i >= loop->n) return DONE;
@@ -132,6 +133,7 @@ static outcome exec_items(jinja_run *run, jinja_frame *frame, jinja_loop *loop) 
         outcome how = exec_body(run, frame, &statement->body);
         if (how == FAILED) return FAILED;
         if (how == BREAK) return DONE;
+        if (how == DONE) *any_ended = true;
     }
 }
 
@@ -145,8 +147,9 @@ static outcome exec_loop(jinja_run *run, jinja_frame *frame, const jinja_node *n
     run->at = statement->iter->at;
     if (!begin_loop(run, loop, iterable)) return FAILED;
     jinja_frame *body_frame = statement->is_recursive ? jinja_frame_make(run, frame, statement->n_slots) : frame;
-    if (body_frame == NULL || exec_items(run, body_frame, loop) == FAILED) return FAILED;
-    if (loop->n > 0 || statement->otherwise.n == 0) return DONE;
+    bool any_ended;
+    if (body_frame == NULL || exec_items(run, body_frame, loop, &any_ended) == FAILED) return FAILED;
+    if (any_ended || statement->otherwise.n == 0) return DONE; // jinja2's rule, which is not Python's
     jinja_enter_scope(run, frame, &statement->otherwise_scope);
     return exec_body(run, frame, &statement->otherwise);
 }

@@ -56,17 +56,18 @@ static bool list(jinja_run *run, jinja_value self, const jinja_args *args, jinja
     return true;
 }
 
+static bool add_pairs(jinja_run *run, jinja_value self, jinja_items_builder *b) {
+    if (self.kind == JINJA_UNDEFINED) return true;
+    if (self.kind != JINJA_DICT) return jinja_fail(run, "Can only get item pairs from a mapping.");
+    jinja_dict_view view = {.dict = self.dict, .of = JINJA_ITEMS};
+    return jinja_items(run, (jinja_value){.kind = JINJA_DICT_VIEW, .origin = self.origin, .view = &view}, &b->items,
+                       &b->n);
+}
+
 static bool items(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
-    jinja_value *pairs = NULL;
-    uint32_t n = 0;
+    jinja_items_builder b = {.run = run};
     if (!jinja_bind(run, args, "items", NULL, 0, 0, NULL)) return false;
-    if (self.kind == JINJA_DICT) {
-        jinja_dict_view view = {.dict = self.dict, .of = JINJA_ITEMS};
-        if (!jinja_items(run, (jinja_value){.kind = JINJA_DICT_VIEW, .view = &view}, &pairs, &n)) return false;
-    } else if (self.kind != JINJA_UNDEFINED) {
-        return jinja_fail(run, "Can only get item pairs from a mapping.");
-    }
-    return jinja_generator_make(run, "generator", pairs, n, out);
+    return jinja_items_finish_lazily(&b, add_pairs(run, self, &b), out);
 }
 
 static bool join(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -248,23 +249,29 @@ static bool sum(jinja_run *run, jinja_value self, const jinja_args *args, jinja_
     return !run->has_failed;
 }
 
-static bool unique(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
-    static const char *const names[] = {"case_sensitive", "attribute"};
-    jinja_value a[2], item, key, seen;
+static bool add_unique(jinja_run *run, jinja_value self, const jinja_value a[2], jinja_items_builder *b) {
+    jinja_value item, key, seen;
     jinja_attr_path path;
     jinja_iter it;
-    jinja_items_builder b = {.run = run};
-    if (!jinja_bind(run, args, "unique", names, 2, 0, a) || !jinja_attr_path_make(run, a[1], &path) ||
-        !jinja_dict_make(run, JINJA_DICT, 0, &seen) || !jinja_iter_begin(run, self, &it))
+    if (!jinja_attr_path_make(run, a[1], &path) || !jinja_dict_make(run, JINJA_DICT, 0, &seen) ||
+        !jinja_iter_begin(run, self, &it))
         return false;
     path.ignore_case = !jinja_is_true(a[0]);
     while (jinja_iter_next(&it, &item)) {
         uint32_t before = seen.dict->n;
         if (!jinja_attr_path_get(run, &path, item, &key) || !jinja_dict_set(run, seen.dict, key, jinja_none()))
             return false;
-        if (seen.dict->n > before && !jinja_items_add(&b, item)) return false;
+        if (seen.dict->n > before && !jinja_items_add(b, item)) return false;
     }
-    return !run->has_failed && jinja_generator_make(run, "generator", b.items, b.n, out);
+    return !run->has_failed;
+}
+
+static bool unique(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
+    static const char *const names[] = {"case_sensitive", "attribute"};
+    jinja_value a[2];
+    jinja_items_builder b = {.run = run};
+    if (!jinja_bind(run, args, "unique", names, 2, 0, a)) return false;
+    return jinja_items_finish_lazily(&b, add_unique(run, self, a, &b), out);
 }
 
 // ---- lists of lists
@@ -279,46 +286,68 @@ static bool add_part(jinja_run *run, jinja_items_builder *parts, const jinja_val
     return jinja_items_add(parts, part);
 }
 
-static bool batch(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
-    static const char *const names[] = {"linecount", "fill_with"};
-    jinja_value a[2], *all;
-    uint32_t n;
-    int64_t size;
-    jinja_items_builder parts = {.run = run};
-    if (!jinja_bind(run, args, "batch", names, 2, 1, a) || !jinja_arg_int(run, a[0], "batch", 0, &size) ||
-        !jinja_items(run, self, &all, &n))
-        return false;
-    bool fills = jinja_arg_is_given(a[1]);
-    // A batch of 0 or less never fills up: one empty list comes first, as jinja2 has it, for 0 only.
-    if (size == 0 && n > 0 && !add_part(run, &parts, all, 0, 0, a[1])) return false;
-    for (uint32_t at = 0; at < n;) {
-        uint32_t part = size <= 0 || size > n - at ? n - at : (uint32_t)size;
-        if (size > UINT32_MAX / 2) size = UINT32_MAX / 2;
-        uint32_t fill = fills && size > part ? (uint32_t)size - part : 0;
-        if (!add_part(run, &parts, all + at, part, fill, a[1])) return false;
-        at += part;
-    }
-    return jinja_generator_make(run, "generator", parts.items, parts.n, out);
+// How many items fill a batch; UINT32_MAX: no number of them does.
+static uint32_t batch_size(jinja_value v) {
+    double f = jinja_is_number(v) ? jinja_as_float(v) : -1;
+    return f >= 0 && f < UINT32_MAX && f == (double)(uint32_t)f ? (uint32_t)f : UINT32_MAX;
 }
 
-static bool slice(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
-    static const char *const names[] = {"slices", "fill_with"};
-    jinja_value a[2], *all;
+// How many copies of fill_with make the last batch, of `part` items, full.
+static bool batch_fill(jinja_run *run, const jinja_value a[2], uint32_t part, uint32_t *fill) {
+    bool is_short;
+    *fill = 0;
+    if (!jinja_arg_is_given(a[1])) return true;
+    if (!jinja_less(run, jinja_int(part), a[0], "<", &is_short)) return false;
+    if (!is_short) return true;
+    if (!jinja_is_integer(a[0])) return jinja_fail(run, "can't multiply sequence by non-int of type 'float'");
+    int64_t missing = jinja_as_int(a[0]) - part;
+    *fill = missing > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)missing;
+    return true;
+}
+
+static bool add_batches(jinja_run *run, jinja_value self, const jinja_value a[2], jinja_items_builder *parts) {
+    jinja_value *all;
+    uint32_t n, fill, size = batch_size(a[0]), at = 0;
+    if (!jinja_items(run, self, &all, &n)) return false;
+    if (n == 0) return true;
+    // With a size of 0 the list is full before the first item, and never again.
+    if (size == 0 && !add_part(run, parts, all, 0, 0, a[1])) return false;
+    if (size == 0) size = UINT32_MAX;
+    for (; n - at > size; at += size)
+        if (!add_part(run, parts, all + at, size, 0, a[1])) return false;
+    return batch_fill(run, a, n - at, &fill) && add_part(run, parts, all + at, n - at, fill, a[1]);
+}
+
+static bool batch(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
+    static const char *const names[] = {"linecount", "fill_with"};
+    jinja_value a[2];
+    jinja_items_builder parts = {.run = run};
+    if (!jinja_bind(run, args, "batch", names, 2, 1, a)) return false;
+    return jinja_items_finish_lazily(&parts, add_batches(run, self, a, &parts), out);
+}
+
+static bool add_slices(jinja_run *run, jinja_value self, const jinja_value a[2], jinja_items_builder *parts) {
+    jinja_value *all;
     uint32_t n, at = 0;
     int64_t slices;
-    jinja_items_builder parts = {.run = run};
-    if (!jinja_bind(run, args, "slice", names, 2, 1, a) || !jinja_arg_int(run, a[0], "slice", 0, &slices) ||
-        !jinja_items(run, self, &all, &n))
-        return false;
+    if (!jinja_items(run, self, &all, &n) || !jinja_arg_int(run, a[0], "slice", 0, &slices)) return false;
     if (slices == 0) return jinja_fail(run, "integer division or modulo by zero");
     for (int64_t i = 0; i < slices; i++) {
         bool has_extra = i < n % slices;
         uint32_t part = (uint32_t)(n / slices) + has_extra;
         uint32_t fill = jinja_arg_is_given(a[1]) && !has_extra;
-        if (!jinja_spend(run, 1) || !add_part(run, &parts, all + at, part, fill, a[1])) return false;
+        if (!jinja_spend(run, 1) || !add_part(run, parts, all + at, part, fill, a[1])) return false;
         at += part;
     }
-    return jinja_generator_make(run, "generator", parts.items, parts.n, out);
+    return true;
+}
+
+static bool slice(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
+    static const char *const names[] = {"slices", "fill_with"};
+    jinja_value a[2];
+    jinja_items_builder parts = {.run = run};
+    if (!jinja_bind(run, args, "slice", names, 2, 1, a)) return false;
+    return jinja_items_finish_lazily(&parts, add_slices(run, self, a, &parts), out);
 }
 
 const jinja_builtin jinja_list_filters[] = {

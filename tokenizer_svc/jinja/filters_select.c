@@ -14,18 +14,6 @@ typedef struct selection {
     jinja_args test_args;
 } selection;
 
-// Finishes a generator whose making may have failed: what is wrong with the template waits until it is read, what is
-// out of bounds does not.
-static bool finish_lazily(jinja_run *run, bool ok, const jinja_items_builder *b, jinja_value *out) {
-    relay_err error = run->error;
-    if (!ok && error.code != RELAY_INVALID_ARGUMENT) return false;
-    if (!ok) run->has_failed = false;
-    if (!jinja_generator_make(run, "generator", b->items, b->n, out)) return false;
-    out->generator->has_error = !ok;
-    out->generator->error = error;
-    return true;
-}
-
 static bool prepare_selection(jinja_run *run, const jinja_args *args, selection *s) {
     uint32_t used = 0;
     if (s->of_attribute) {
@@ -74,7 +62,7 @@ static bool select_with(jinja_run *run, jinja_value self, const jinja_args *args
     selection s = {.of_attribute = of_attribute, .rejects = rejects};
     jinja_items_builder b = {.run = run};
     bool ok = select_items(run, self, args, &s, &b);
-    return finish_lazily(run, ok, &b, out);
+    return jinja_items_finish_lazily(&b, ok, out);
 }
 
 static bool select(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -130,7 +118,7 @@ static bool map(jinja_run *run, jinja_value self, const jinja_args *args, jinja_
         has_attribute = has_attribute || jinja_is_str(args->named[i].key, "attribute", 9);
     if (jinja_is_true(self))
         ok = args->n_pos == 0 && has_attribute ? map_attribute(run, self, args, &b) : map_filter(run, self, args, &b);
-    return finish_lazily(run, ok, &b, out);
+    return jinja_items_finish_lazily(&b, ok, out);
 }
 
 const jinja_builtin jinja_select_filters[] = {

@@ -71,7 +71,7 @@ static bool replace(jinja_run *run, jinja_value self, const jinja_args *args, ji
     static const char *const names[] = {"old", "new", "count"};
     jinja_value a[3], str, old, new_text;
     int64_t count;
-    if (!jinja_bind(run, args, "replace", names, 3, 2, a) || !jinja_arg_int(run, a[2], "replace", -1, &count) ||
+    if (!jinja_bind(run, args, "replace", names, 3, 2, a) || !jinja_arg_int_or_none(run, a[2], "replace", -1, &count) ||
         !jinja_to_str(run, self, &str) || !jinja_to_str(run, a[0], &old) || !jinja_to_str(run, a[1], &new_text))
         return false;
     str.is_markup = false;
@@ -159,33 +159,32 @@ static bool indent(jinja_run *run, jinja_value self, const jinja_args *args, jin
     return true;
 }
 
-static bool truncate_args(jinja_run *run, const jinja_value a[4], int64_t *length, int64_t *leeway, jinja_value *end) {
-    *end = JINJA_LITERAL("...");
-    if (!jinja_arg_int(run, a[0], "truncate", 255, length) || !jinja_arg_int(run, a[3], "truncate", 5, leeway) ||
-        (a[2].kind != JINJA_MISSING && !jinja_arg_str(run, a[2], "truncate", end)))
+static bool truncate_args(jinja_run *run, const jinja_value a[4], int64_t *length, int64_t *leeway,
+                          int64_t *end_length) {
+    if (!jinja_arg_int(run, a[0], "truncate", 255, length) ||
+        !jinja_arg_int_or_none(run, a[3], "truncate", 5, leeway) || !jinja_length(run, a[2], end_length))
         return false;
-    int64_t end_len = (int64_t)jinja_str_chars(*end);
-    if (*length < end_len)
-        return jinja_fail(run, "expected length >= %lld, got %lld", (long long)end_len, (long long)*length);
+    if (*length < *end_length)
+        return jinja_fail(run, "expected length >= %lld, got %lld", (long long)*end_length, (long long)*length);
     if (*leeway < 0) return jinja_fail(run, "expected leeway >= 0, got %lld", (long long)*leeway);
     return true;
 }
 
 static bool truncate(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
     static const char *const names[] = {"length", "killwords", "end", "leeway"};
-    jinja_value a[4], str, end;
-    int64_t length, leeway;
-    if (!jinja_bind(run, args, "truncate", names, 4, 0, a) || !truncate_args(run, a, &length, &leeway, &end) ||
-        !jinja_arg_str(run, self, "truncate", &str) || !jinja_spend_bytes(run, str.len))
-        return false;
-    *out = str;
-    int64_t chars = (int64_t)jinja_str_chars(str);
+    jinja_value a[4], parts[2];
+    int64_t length, leeway, end_length, chars;
+    if (!jinja_bind(run, args, "truncate", names, 4, 0, a)) return false;
+    if (a[2].kind == JINJA_MISSING) a[2] = JINJA_LITERAL("...");
+    if (!truncate_args(run, a, &length, &leeway, &end_length) || !jinja_length(run, self, &chars)) return false;
+    *out = self; // whatever it is, if it is short
     if (leeway > chars || chars <= length + leeway) return true;
-    jinja_value parts[2] = {str, end};
-    parts[0] = jinja_str_part(str, 0, jinja_str_offset(str, (size_t)(length - (int64_t)jinja_str_chars(end))));
+    if (!jinja_arg_str(run, self, "truncate", &parts[0]) || !jinja_arg_str(run, a[2], "truncate", &parts[1]))
+        return false;
+    parts[0] = jinja_str_part(parts[0], 0, jinja_str_offset(parts[0], (size_t)(length - end_length)));
     size_t space = jinja_is_true(a[1]) ? SIZE_MAX : jinja_str_rfind(parts[0], JINJA_LITERAL(" "), parts[0].len);
     if (space != SIZE_MAX) parts[0] = jinja_str_part(parts[0], 0, space);
-    return jinja_str_join(run, parts, 2, out);
+    return jinja_binary(run, JINJA_OP_ADD, parts[0], parts[1], out);
 }
 
 static void quote(jinja_text *t, jinja_value str, bool in_query) {

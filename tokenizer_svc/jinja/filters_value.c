@@ -146,7 +146,7 @@ static bool round_number(jinja_run *run, jinja_value self, const jinja_args *arg
     static const char *const names[] = {"precision", "method"};
     jinja_value a[2], method = JINJA_LITERAL("common");
     int64_t precision;
-    if (!jinja_bind(run, args, "round", names, 2, 0, a) || !jinja_arg_int(run, a[0], "round", 0, &precision) ||
+    if (!jinja_bind(run, args, "round", names, 2, 0, a) || !jinja_arg_int_or_none(run, a[0], "round", 0, &precision) ||
         (a[1].kind != JINJA_MISSING && !jinja_arg_str(run, a[1], "round", &method)))
         return false;
     bool is_ceil = jinja_is_str(method, "ceil", 4), is_floor = jinja_is_str(method, "floor", 5);
@@ -154,7 +154,13 @@ static bool round_number(jinja_run *run, jinja_value self, const jinja_args *arg
         return jinja_fail(run, "method must be common, ceil or floor");
     if (self.kind == JINJA_UNDEFINED) return jinja_fail_undefined(run, self);
     if (!jinja_is_number(self)) return jinja_fail(run, "type %s doesn't define round", jinja_type_name(self));
-    if (is_ceil || is_floor) {
+    if (a[0].kind == JINJA_NONE) { // Python's round() to an integer; math.ceil takes none
+        if (is_ceil || is_floor) return jinja_fail(run, "a precision that is None");
+        if (self.kind == JINJA_FLOAT) self.f = nearbyint(self.f);
+        bool done;
+        if (!to_int(run, self, 10, out, &done)) return false;
+        if (!done) return jinja_fail(run, "cannot convert float NaN to integer");
+    } else if (is_ceil || is_floor) {
         double power = pow(10, (double)precision), f = jinja_as_float(self) * power;
         *out = jinja_float((is_ceil ? ceil(f) : floor(f)) / power);
     } else if (self.kind == JINJA_FLOAT) {
@@ -198,7 +204,8 @@ static bool tojson(jinja_run *run, jinja_value self, const jinja_args *args, jin
         .item_separator = JINJA_LITERAL(", "),
         .key_separator = JINJA_LITERAL(": "),
     };
-    return json_indent(run, a[1], &style) && json_separators(run, a[2], &style) &&
+    // json.dumps does not look at the indentation of a string.
+    return (self.kind == JINJA_STR || json_indent(run, a[1], &style)) && json_separators(run, a[2], &style) &&
            jinja_to_json(run, self, &style, out);
 }
 

@@ -15,8 +15,6 @@ static bool range(jinja_run *run, jinja_value self, const jinja_args *args, jinj
     if (args->n_named > 0 || args->n_pos < 1 || args->n_pos > 3)
         return jinja_fail(run, "range expected 1 to 3 arguments, got %u", args->n_pos + args->n_named);
     for (uint32_t i = 0; i < args->n_pos; i++) {
-        if (args->pos[i].kind == JINJA_NONE)
-            return jinja_fail(run, "range: 'NoneType' object cannot be interpreted as an integer");
         if (!jinja_arg_int(run, args->pos[i], "range", 0, &bounds[args->n_pos == 1 ? 1 : i])) return false;
     }
     if (bounds[2] == 0) return jinja_fail(run, "range() arg 3 must not be zero");

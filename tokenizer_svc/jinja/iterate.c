@@ -69,6 +69,7 @@ bool jinja_iter_next(jinja_iter *it, jinja_value *item) {
         uint32_t cp;
         size_t n = relay_utf8_decode(v.s + it->at, v.len - it->at, &cp);
         *item = jinja_str_part(v, it->at, n);
+        item->is_markup = false; // as Python has it: the characters of markup are plain
         it->at += n;
         return true;
     }
@@ -105,6 +106,16 @@ bool jinja_items_add(jinja_items_builder *b, jinja_value item) {
         b->cap = cap;
     }
     b->items[b->n++] = item;
+    return true;
+}
+
+bool jinja_items_finish_lazily(jinja_items_builder *b, bool ok, jinja_value *out) {
+    relay_err error = b->run->error;
+    if (!ok && error.code != RELAY_INVALID_ARGUMENT) return false;
+    if (!ok) b->run->has_failed = false;
+    if (!jinja_generator_make(b->run, "generator", b->items, b->n, out)) return false;
+    out->generator->has_error = !ok;
+    out->generator->error = error;
     return true;
 }
 

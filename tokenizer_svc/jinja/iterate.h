@@ -29,5 +29,8 @@ typedef struct jinja_items_builder {
     uint32_t n, cap;
 } jinja_items_builder;
 bool jinja_items_add(jinja_items_builder *b, jinja_value item) RELAY_NODISCARD;
+// A generator of the items, the making of which may have failed (`ok`). Python's generators are lazy: what is wrong
+// with the template waits until somebody reads as far, what is out of bounds does not.
+bool jinja_items_finish_lazily(jinja_items_builder *b, bool ok, jinja_value *out) RELAY_NODISCARD;
 
 #endif

@@ -7,10 +7,10 @@
 #include "tokenizer_svc/jinja/iterate.h"
 #include "tokenizer_svc/jinja/unicode.h"
 
-// What another string is that becomes part of a string: escaped if that one is markup.
+// What another string is that becomes part of a string. Markup takes anything, and escapes it.
 static bool other_text(jinja_run *run, jinja_value self, jinja_value v, const char *what, jinja_value *out) {
-    if (!jinja_arg_str(run, v, what, out)) return false;
-    return !self.is_markup || jinja_str_escape(run, *out, out);
+    if (!self.is_markup) return jinja_arg_str(run, v, what, out);
+    return jinja_to_str(run, v, out) && jinja_str_escape(run, *out, out);
 }
 
 // ---- case
@@ -82,8 +82,8 @@ static bool search_range(jinja_run *run, jinja_value self, const jinja_args *arg
     int64_t n = (int64_t)jinja_str_chars(self), end = n;
     *begin = 0;
     if (!jinja_spend_bytes(run, self.len)) return false;
-    if (args->n_pos > 1 && !jinja_arg_int(run, args->pos[1], "start", 0, begin)) return false;
-    if (args->n_pos > 2 && !jinja_arg_int(run, args->pos[2], "end", n, &end)) return false;
+    if (args->n_pos > 1 && !jinja_arg_int_or_none(run, args->pos[1], "start", 0, begin)) return false;
+    if (args->n_pos > 2 && !jinja_arg_int_or_none(run, args->pos[2], "end", n, &end)) return false;
     if (*begin < 0) *begin = *begin + n < 0 ? 0 : *begin + n;
     if (end < 0) end = end + n < 0 ? 0 : end + n;
     if (end > n) end = n;
@@ -255,7 +255,7 @@ static bool join(jinja_run *run, jinja_value self, const jinja_args *args, jinja
     jinja_text_init(&t, run);
     if (!jinja_only_positions(run, args, "join", 1, 1) || !jinja_iter_begin(run, args->pos[0], &it)) return false;
     for (uint32_t i = 0; jinja_iter_next(&it, &item); i++) {
-        if (item.kind != JINJA_STR)
+        if (item.kind != JINJA_STR && !self.is_markup)
             return jinja_fail(run, "sequence item %u: expected str instance, %s found", i, jinja_type_name(item));
         if (i > 0) jinja_text_add_value(&t, self);
         if (!other_text(run, self, item, "join", &str)) return false;
