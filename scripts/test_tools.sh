@@ -2,6 +2,7 @@
 
 TEST_PACKAGES="protobuf-compiler-grpc python3-protobuf python3-grpcio python3-pytest clang-14 clang-format-14 gdb"
 VENV=$RELAY_CACHE/venv
+REQUIREMENTS="$RELAY_ROOT/tests/requirements.txt $RELAY_ROOT/tests/oracle/requirements.txt"
 GO_BIN=$RELAY_CACHE/tools/go/bin
 # One Go for all: the one of the virtual environment, with its caches in ours. It may not fetch another toolchain.
 export GOPATH=$RELAY_CACHE/tools/go GOCACHE=$RELAY_CACHE/tools/go-build GOTOOLCHAIN=local GOFLAGS=-mod=mod
@@ -19,7 +20,8 @@ sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 # Installed without dependencies, by hash: requirements.txt files name every package they need.
 ensure_venv() {
     local stamp=$VENV/.requirements log
-    if [ -f "$stamp" ] && cat "$RELAY_ROOT"/tests/requirements.txt | cmp -s - "$stamp"; then
+    # shellcheck disable=SC2086
+    if [ -f "$stamp" ] && cat $REQUIREMENTS | cmp -s - "$stamp"; then
         note "Python environment is there"
         return
     fi
@@ -27,9 +29,11 @@ ensure_venv() {
     log=$(mktemp)
     run_logged "$log" "python environment" /usr/bin/python3 -m venv "$VENV" ||
         { tail -n 5 "$log" >&2; die "python3 -m venv failed (log: $log)"; }
-    run_logged "$log" "pip install" "$VENV/bin/pip" install --no-deps --require-hashes -r "$RELAY_ROOT/tests/requirements.txt" ||
+    # shellcheck disable=SC2086
+    run_logged "$log" "pip install" "$VENV/bin/pip" install --no-deps --require-hashes $(printf -- '-r %s ' $REQUIREMENTS) ||
         { tail -n 5 "$log" >&2; die "pip install failed (log: $log)" "Check that pip reaches its package index."; }
-    cat "$RELAY_ROOT"/tests/requirements.txt >"$stamp"
+    # shellcheck disable=SC2086
+    cat $REQUIREMENTS >"$stamp"
     rm -f "$log"
 }
 

@@ -197,6 +197,15 @@ static relay_code put_extra(builder *b, const Relay__V1__ChatMessage *m, jinja_v
     return RELAY_OK;
 }
 
+// A message that is tool calls and nothing else: four templates in five that know tool calls need a content then, and
+// the empty one is what they take. Who wants another, such as null, says so in extra_json.
+static relay_code put_empty_content(builder *b, const Relay__V1__ChatMessage *m, jinja_value dict) {
+    jinja_value *found;
+    if (m->n_tool_calls == 0) return RELAY_OK;
+    if (!jinja_dict_get_text(b->run, dict.dict, "content", 7, &found)) return jinja_run_error(b->run, b->e);
+    return found != NULL ? RELAY_OK : put(b, dict, "content", jinja_str("", 0, JINJA_CALLER));
+}
+
 static relay_code message_value(builder *b, const Relay__V1__ChatMessage *m, size_t i, jinja_value *out) {
     char path[MESSAGE_PATH_BYTES];
     snprintf(path, sizeof path, "chat.messages[%zu]", i);
@@ -211,6 +220,7 @@ static relay_code message_value(builder *b, const Relay__V1__ChatMessage *m, siz
     if (code == RELAY_OK)
         code = put_text(b, *out, "reasoning_content", m->has_reasoning_content, m->reasoning_content, path);
     if (code == RELAY_OK) code = put_extra(b, m, *out, path);
+    if (code == RELAY_OK) code = put_empty_content(b, m, *out);
     return code;
 }
 

@@ -34,9 +34,10 @@ typedef struct relay_rendered {
 void relay_rendered_fini(relay_rendered *r);
 
 // Variables: messages, tools, documents, add_generation_prompt, bos_token, eos_token, ..., and the chat's
-// template_args_json. Every text of the chat is checked for UTF-8 and every JSON for syntax and depth; what is wrong is
-// INVALID_ARGUMENT naming the field, such as chat.messages[1].tool_calls[0].arguments_json. raise_exception(text) is
-// INVALID_ARGUMENT with that text.
+// template_args_json. A field that is not set is no key of its message, but for the content of a message with tool
+// calls, which is empty then. Every text of the chat is checked for UTF-8 and every JSON for syntax and depth; what is
+// wrong is INVALID_ARGUMENT naming the field, such as chat.messages[1].tool_calls[0].arguments_json.
+// raise_exception(text) is INVALID_ARGUMENT with that text.
 relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
                                       const relay_chat_tokens *tokens, relay_rendered *out,
                                       relay_err *e) RELAY_NODISCARD;

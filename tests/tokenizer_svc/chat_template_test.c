@@ -197,6 +197,17 @@ static void has_no_key_for_a_field_that_is_not_set(void **state) {
     renders("{{ messages[0] }}|{{ messages[0].content is defined }}", &w.chat, "{'role': 'assistant'}|False");
 }
 
+static void gives_tool_calls_alone_an_empty_content(void **state) {
+    world w = {0};
+    setup(&w);
+    Relay__V1__ChatMessage *m = say(&w, "assistant", NULL);
+    m->tool_calls = w.call_list;
+    m->n_tool_calls = 1;
+    renders("{{ messages[0].content is string }}{{ messages[0].content | length }}", &w.chat, "True0");
+    SET(m, extra_json, "{\"content\": null}");
+    renders("{{ messages[0].content }}", &w.chat, "None");
+}
+
 static void has_the_variables_of_hf(void **state) {
     world w = {0};
     setup(&w);
@@ -326,6 +337,7 @@ int main(void) {
         cmocka_unit_test(gives_messages_their_fields),
         cmocka_unit_test(gives_parts_as_a_list),
         cmocka_unit_test(has_no_key_for_a_field_that_is_not_set),
+        cmocka_unit_test(gives_tool_calls_alone_an_empty_content),
         cmocka_unit_test(has_the_variables_of_hf),
         cmocka_unit_test(shows_the_time_that_it_is_given),
         cmocka_unit_test(names_the_field_that_is_wrong),
