@@ -39,7 +39,8 @@ run_logged() {
     local shown=0
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.2
-        if [ $((SECONDS - started)) -ge $((shown + 5)) ]; then
+        # Often at first, less often for what takes minutes.
+        if [ $((SECONDS - started)) -ge $((shown + 5 + shown / 4)) ]; then
             shown=$((SECONDS - started))
             last=$(tail -n 1 "$log" | tr -d '\r' | cut -c1-100)
             note "$what, ${shown} s: $last"

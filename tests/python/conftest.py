@@ -10,7 +10,8 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "bazel-bin"
+# Programs of another build, such as one with sanitizers, lie elsewhere.
+BIN = pathlib.Path(os.environ.get("RELAY_BIN") or ROOT / "bazel-bin")
 CACHE = pathlib.Path(os.environ.get("RELAY_CACHE") or pathlib.Path.home() / ".cache/relay")
 VENV = CACHE / "venv/bin"
 GO_BIN = CACHE / "tools/go/bin"

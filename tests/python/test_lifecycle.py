@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from conftest import GO_BIN, RELAY, ROOT, SMOLLM2, run, start_model, start_tokenizer, wait_serving
+from conftest import BIN, GO_BIN, RELAY, ROOT, SMOLLM2, run, start_model, start_tokenizer, wait_serving
 
 
 def get(address, path):
@@ -139,7 +139,7 @@ def test_another_vocabulary_is_refused():
     (["--model", SMOLLM2, "--kernels", "abacus"], ["abacus"]),
 ])
 def test_a_wrong_start_says_why(flags, words):
-    done = run(ROOT / "bazel-bin/model_svc/relay-model", "--listen", "127.0.0.1:0", *flags, check=False, timeout=30)
+    done = run(BIN / "model_svc/relay-model", "--listen", "127.0.0.1:0", *flags, check=False, timeout=30)
     assert done.returncode not in (0, -6, -11)
     for word in words:
         assert word in done.stderr, done.stderr
