@@ -1,8 +1,8 @@
 // JSON: yyjson with Relay's bounds, and the one place that includes it.
 //
-// Strict RFC 8259 UTF-8. Refused with INVALID_ARGUMENT naming the field and the byte: bad syntax, invalid UTF-8, duplicate keys
-// (checked), more than max_depth levels. A number that neither 64 bits nor a double hold is kept as its text (the type is
-// YYJSON_TYPE_RAW), for who passes it on.
+// Strict RFC 8259 UTF-8. Refused with INVALID_ARGUMENT naming the field and the byte: bad syntax, invalid UTF-8,
+// duplicate keys (checked), more than max_depth levels. A number that neither 64 bits nor a double hold is kept as its
+// text (the type is YYJSON_TYPE_RAW), for who passes it on.
 #ifndef RELAY_COMMON_JSON_H
 #define RELAY_COMMON_JSON_H
 

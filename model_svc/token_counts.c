@@ -1,5 +1,5 @@
-// The counts lie side by side, as the step wants them, and an index of open addressing finds the one of an id. Nothing is
-// ever taken out of the index but by clear.
+// The counts lie side by side, as the step wants them, and an index of open addressing finds the one of an id. Nothing
+// is ever taken out of the index but by clear.
 #include "model_svc/token_counts.h"
 
 #include <stdlib.h>
