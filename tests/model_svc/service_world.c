@@ -80,7 +80,8 @@ service_world *service_world_create(service_world_opts o) {
     set_default(&o.max_queued_requests, 64);
     set_default(&o.max_queued_tokens, 1 << 20);
     relay_err e;
-    if (relay_gguf_open(&w->file, "tests/data/stories260K.gguf", &e) != RELAY_OK) fail_msg("%s", e.message);
+    const char *file = o.vocab_file != NULL ? o.vocab_file : "tests/data/stories260K.gguf";
+    if (relay_gguf_open(&w->file, file, &e) != RELAY_OK) fail_msg("%s", e.message);
     if (relay_vocab_load_gguf(&w->vocab, w->file, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->metrics = relay_metrics_create();
     relay_rpc_server_opts server = {.listen = "127.0.0.1:0",

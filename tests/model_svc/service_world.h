@@ -15,10 +15,11 @@
 #include "tests/model_svc/fake_model.h"
 
 typedef struct service_world_opts {
-    bool is_real;       // stories260K
-    bool is_loading;    // the service is not given its engine
-    uint32_t threads;   // of the real model; 0: 1
-    uint32_t kv_blocks; // of the real model; 0: enough
+    bool is_real;           // stories260K
+    const char *vocab_file; // a GGUF file; NULL: that of stories260K
+    bool is_loading;        // the service is not given its engine
+    uint32_t threads;       // of the real model; 0: 1
+    uint32_t kv_blocks;     // of the real model; 0: enough
     uint32_t max_context, n_blocks, max_running, token_budget, prompt_chunk, max_queued_requests, max_queued_tokens;
     uint32_t keepalive_ms, outbox_bytes;
 } service_world_opts;
