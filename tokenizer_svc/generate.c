@@ -9,9 +9,6 @@
 #include "tokenizer_svc/generation.h"
 #include "tokenizer_svc/prompt.h"
 
-// What a client may leave unread beside the prompt's echo.
-enum { OUTBOX_BYTES = 1 << 20 };
-
 struct relay_generation_service {
     relay_generation_service_opts opts;
     relay_generation_metrics metrics;
@@ -178,7 +175,6 @@ relay_generation_service *relay_generation_service_create(relay_rpc_server *serv
             .on_message = generate_on_message,
             .on_cancel = generate_on_cancel,
             .on_destroy = generate_on_destroy,
-            .outbox_bytes = OUTBOX_BYTES,
         },
         {
             .path = "/" RELAY_GENERATION_SERVICE_NAME "/ListModels",

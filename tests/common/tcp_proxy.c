@@ -17,7 +17,7 @@ struct tcp_proxy {
     int listener;
     int control[2]; // a pipe: a byte wakes the thread
     uint16_t port, to_port;
-    atomic_bool is_frozen, is_closing;
+    atomic_bool is_frozen, is_cutting, is_closing;
     pthread_t thread;
     int sides[CONNECTIONS_MAX][2]; // the thread's; -1 when closed
     int n_connections;
@@ -38,6 +38,13 @@ static void take_connection(tcp_proxy *p) {
     p->n_connections++;
 }
 
+static void cut(int sides[2]) {
+    if (sides[0] < 0) return;
+    close(sides[0]);
+    close(sides[1]);
+    sides[0] = sides[1] = -1;
+}
+
 static void pass_on(int from[2], int side) {
     char bytes[16384];
     ssize_t n = read(from[side], bytes, sizeof bytes);
@@ -46,10 +53,7 @@ static void pass_on(int from[2], int side) {
         if (written <= 0) n = 0;
         at += written;
     }
-    if (n > 0) return;
-    close(from[0]);
-    close(from[1]);
-    from[0] = from[1] = -1;
+    if (n <= 0) cut(from);
 }
 
 static void *run(void *arg) {
@@ -65,6 +69,9 @@ static void *run(void *arg) {
         poll(fds, (nfds_t)(2 + 2 * n), -1);
         char wake;
         if (fds[0].revents) RELAY_ASSERT(read(p->control[0], &wake, 1) == 1);
+        bool is_cutting = atomic_exchange(&p->is_cutting, false);
+        for (int i = 0; is_cutting && i < n; i++)
+            cut(p->sides[i]);
         if (fds[1].revents) take_connection(p);
         for (int i = 0; i < 2 * n; i++) {
             if (fds[2 + i].revents && p->sides[i / 2][0] >= 0) pass_on(p->sides[i / 2], i % 2);
@@ -100,15 +107,17 @@ void tcp_proxy_freeze(tcp_proxy *p) {
     wake_up(p);
 }
 
+void tcp_proxy_cut(tcp_proxy *p) {
+    atomic_store(&p->is_cutting, true);
+    wake_up(p);
+}
+
 void tcp_proxy_destroy(tcp_proxy *p) {
     atomic_store(&p->is_closing, true);
     wake_up(p);
     pthread_join(p->thread, NULL);
-    for (int i = 0; i < p->n_connections; i++) {
-        if (p->sides[i][0] < 0) continue;
-        close(p->sides[i][0]);
-        close(p->sides[i][1]);
-    }
+    for (int i = 0; i < p->n_connections; i++)
+        cut(p->sides[i]);
     close(p->listener);
     close(p->control[0]);
     close(p->control[1]);

@@ -10,6 +10,8 @@ tcp_proxy *tcp_proxy_create(uint16_t to_port);
 uint16_t tcp_proxy_port(const tcp_proxy *p);
 // From here on nothing is passed on, and neither side is told.
 void tcp_proxy_freeze(tcp_proxy *p);
+// Closes the connections that there are; new ones are taken.
+void tcp_proxy_cut(tcp_proxy *p);
 // Closes everything and joins the thread.
 void tcp_proxy_destroy(tcp_proxy *p);
 

@@ -228,10 +228,6 @@ static void while_the_model_loads_calls_are_told_to_come_back(void **state) {
     service_world_destroy(w);
 }
 
-static bool two_are_waiting(const Relay__V1__Load *load) {
-    return load->running == 1 && load->waiting == 2;
-}
-
 static void past_the_queue_s_bound_requests_are_refused_at_once(void **state) {
     w = service_world_create((service_world_opts){.max_running = 1, .max_queued_requests = 2});
     service_world_hold(w);
@@ -242,7 +238,7 @@ static void past_the_queue_s_bound_requests_are_refused_at_once(void **state) {
     service_world_step_until(w, load_has_one_running);
     for (int i = 1; i < 3; i++)
         streams[i] = generate_open(w->client, &r.message);
-    service_world_step_until(w, two_are_waiting);
+    service_world_step_until(w, load_has_two_waiting);
     // The step is held, so this answer does not wait for its end.
     expect_refusal(&r.message, RELAY_RESOURCE_EXHAUSTED, "2");
     assert_true(a.retry_after_ms != 0);

@@ -132,12 +132,21 @@ relay_rpc_client *service_world_connect(service_world *w) {
     return service_world_connect_to(w, relay_rpc_server_port(w->server));
 }
 
+static void *stop_engine(void *arg) {
+    relay_engine_stop(arg);
+    return NULL;
+}
+
 void service_world_stop(service_world *w) {
     if (w->is_stopped) return;
     w->is_stopped = true;
     relay_model_service_drain(w->service);
+    // A step that is held goes on once the engine has been told to stop, so that it is the last.
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stop_engine, w->engine), 0);
+    usleep(20000);
     service_world_release(w);
-    relay_engine_stop(w->engine);
+    pthread_join(thread, NULL);
     relay_rpc_server_drain(w->server, 1000000);
 }
 
@@ -204,6 +213,10 @@ bool load_has_one_running(const Relay__V1__Load *load) {
 
 bool load_has_one_waiting(const Relay__V1__Load *load) {
     return load->running == 1 && load->waiting == 1;
+}
+
+bool load_has_two_waiting(const Relay__V1__Load *load) {
+    return load->running == 1 && load->waiting == 2;
 }
 
 void service_world_wait_for_calls(service_world *w, uint32_t n) {

@@ -70,6 +70,7 @@ void service_world_step_until(service_world *w, load_condition holds);
 bool load_is_empty(const Relay__V1__Load *load);
 bool load_has_one_running(const Relay__V1__Load *load); // and none waiting
 bool load_has_one_waiting(const Relay__V1__Load *load); // and one running
+bool load_has_two_waiting(const Relay__V1__Load *load); // and one running
 // Waits until that many calls are open: then what became of the others is known to the service.
 void service_world_wait_for_calls(service_world *w, uint32_t n);
 uint64_t service_world_counter(service_world *w, const char *name);

@@ -105,7 +105,7 @@ text_world *text_world_create(text_world_opts o) {
     relay_err e;
     if (relay_text_model_load(&w->text, w->file, "", &e) != RELAY_OK) fail_msg("%s", e.message);
     w->metrics = relay_metrics_create();
-    relay_rpc_server_opts server = {.listen = "127.0.0.1:0", .metrics = w->metrics};
+    relay_rpc_server_opts server = {.listen = "127.0.0.1:0", .metrics = w->metrics, .outbox_bytes = o.outbox_bytes};
     if (relay_rpc_server_create(&w->server, &server, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->workers = relay_workers_create(o.n_workers == 0 ? 2 : o.n_workers, o.max_jobs == 0 ? 256 : o.max_jobs);
     if (!o.has_no_model) {
@@ -251,6 +251,7 @@ static void take_message(text_answer *a, const Relay__V1__GenerateResponse *m) {
     a->stop_token_id = m->finished->stop_token_id;
     a->output_tokens = m->finished->output_tokens;
     a->has_timings = m->finished->timings != NULL;
+    if (a->has_timings) a->queue_us = m->finished->timings->queue_us;
     copy_text(a->stop_string, sizeof a->stop_string, m->finished->stop_string);
 }
 

@@ -31,7 +31,7 @@ typedef struct text_world_opts {
     bool has_no_bos;           // BOS is not added
     const char *chat_template; // NULL: as above
     uint64_t max_text_bytes;   // 0: 64 KiB
-    uint32_t n_workers, max_jobs;
+    uint32_t n_workers, max_jobs, outbox_bytes;
     service_world_opts model;
 } text_world_opts;
 
@@ -94,6 +94,7 @@ typedef struct text_answer {
     char stop_string[300];
     uint32_t stop_token_id, output_tokens;
     bool has_timings;
+    uint64_t queue_us;
     relay_code code;
     char error[RELAY_ERR_MESSAGE_MAX];
     uint32_t retry_after_ms;
