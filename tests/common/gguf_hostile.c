@@ -103,6 +103,9 @@ static void bool_of_2(gguf_writer *w) {
 static void array_type_unknown(gguf_writer *w) {
     put_raw_array(w, 77, 1, zeros, 64);
 }
+static void array_type_after_the_last(gguf_writer *w) {
+    put_raw_array(w, 13, 1, zeros, 64);
+}
 static void array_of_arrays(gguf_writer *w) {
     put_raw_array(w, GGUF_ARRAY, 1, zeros, 64);
 }
@@ -205,6 +208,10 @@ static void tensor_offset_wraps(gguf_writer *w) {
     f32_tensor(w, "far", 8, UINT64_MAX - 31);
     gguf_writer_raw_data(w, zeros, 32);
 }
+static void tensor_end_wraps(gguf_writer *w) {
+    f32_tensor(w, "big", (UINT64_C(1) << 62) - 1, 32);
+    gguf_writer_raw_data(w, zeros, 64);
+}
 static void tensor_size_past_end(gguf_writer *w) {
     f32_tensor(w, "long", 9, 0);
     gguf_writer_raw_data(w, zeros, 32);
@@ -255,6 +262,7 @@ const gguf_hostile gguf_hostile_files[] = {
     HOSTILE(string_length_wraps, "key \"text\": string 0 of 18446744073709551608 bytes", "past the end"),
     HOSTILE(bool_of_2, "key \"flag\": element 0 is the byte 2"),
     HOSTILE(array_type_unknown, "key \"list\": unknown element type 77"),
+    HOSTILE(array_type_after_the_last, "key \"list\": unknown element type 13"),
     HOSTILE(array_of_arrays, "key \"list\": an array of arrays"),
     HOSTILE(array_count_wraps, "key \"list\": 2305843009213693952 elements of type uint64", "do not fit"),
     HOSTILE(array_past_end, "key \"list\": 17 elements of type int32", "do not fit"),
@@ -283,6 +291,7 @@ const gguf_hostile gguf_hostile_files[] = {
     HOSTILE(tensor_offset_misaligned, "tensor \"odd\": offset 4", "alignment 32"),
     HOSTILE(tensor_offset_past_end, "tensor \"far\": 4 bytes at offset 64", "data section's 32 bytes"),
     HOSTILE(tensor_offset_wraps, "tensor \"far\": 32 bytes at offset 18446744073709551584"),
+    HOSTILE(tensor_end_wraps, "tensor \"big\": 18446744073709551612 bytes at offset 32", "data section's 64 bytes"),
     HOSTILE(tensor_size_past_end, "tensor \"long\": 36 bytes at offset 0", "data section's 32 bytes"),
     HOSTILE(tensors_in_one_place, "\"one\"", "\"two\" overlap"),
     HOSTILE(tensors_that_overlap, "tensors \"early\" and \"late\" overlap"),

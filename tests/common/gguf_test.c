@@ -274,11 +274,27 @@ static void reads_tensors_and_allows_unknown_types(void **state) {
     uint8_t *copy;
     relay_gguf *g = open_good(w, &copy);
     check_model(g);
-    relay_gguf_release_pages(g); // of memory: does nothing
     relay_gguf_close(g);
     relay_gguf_close(NULL);
     gguf_writer_destroy(w);
     free(copy);
+}
+
+static void memory_is_not_released(void **state) {
+    enum { PAGE = 4096 };
+    gguf_writer *w = write_model();
+    size_t len;
+    const uint8_t *bytes = gguf_writer_finish(w, &len);
+    uint8_t *page = aligned_alloc(PAGE, PAGE);
+    assert_true(len <= PAGE);
+    memcpy(page, bytes, len);
+    relay_gguf *g;
+    assert_int_equal(relay_gguf_open_memory(&g, page, len, NULL), RELAY_OK);
+    relay_gguf_release_pages(g);
+    check_model(g);
+    relay_gguf_close(g);
+    gguf_writer_destroy(w);
+    free(page);
 }
 
 static void reads_version_2_and_other_alignments(void **state) {
@@ -288,7 +304,8 @@ static void reads_version_2_and_other_alignments(void **state) {
         gguf_writer_set_version(w, 2);
         gguf_writer_set_alignment(w, alignments[i]);
         gguf_writer_u32(w, "general.alignment", alignments[i]);
-        gguf_writer_tensor(w, "first", RELAY_GGML_F32, 1, (uint64_t[]){1}, values, 4);
+        // Of 8 bytes: at an alignment of 8 the second begins where the first ends.
+        gguf_writer_tensor(w, "first", RELAY_GGML_F32, 1, (uint64_t[]){2}, values, 8);
         gguf_writer_tensor(w, "second", RELAY_GGML_F32, 1, (uint64_t[]){2}, values + 1, 8);
         uint8_t *copy;
         relay_gguf *g = open_good(w, &copy);
@@ -345,7 +362,18 @@ static void temporary_path(char path[512], const char *name) {
     snprintf(path, 512, "%.480s/%s", dir != NULL ? dir : "/tmp", name);
 }
 
-static void maps_a_file_and_reads_it_again_after_its_pages_are_released(void **state) {
+static bool is_mapped(const char *path) {
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    char line[1024];
+    bool found = false;
+    while (fgets(line, sizeof line, f) != NULL)
+        found = found || strstr(line, path) != NULL;
+    fclose(f);
+    return found;
+}
+
+static void maps_a_file_until_it_is_closed(void **state) {
     char path[512];
     temporary_path(path, "gguf_test.gguf");
     gguf_writer *w = write_model();
@@ -355,8 +383,43 @@ static void maps_a_file_and_reads_it_again_after_its_pages_are_released(void **s
     relay_err e = {0};
     if (relay_gguf_open(&g, path, &e) != RELAY_OK) fail_msg("%s", e.message);
     check_model(g);
-    relay_gguf_release_pages(g);
-    check_model(g);
+    assert_true(is_mapped(path));
+    relay_gguf_close(g);
+    assert_false(is_mapped(path));
+    remove(path);
+}
+
+static uint64_t resident_pages(void) {
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    unsigned long long total, resident;
+    assert_int_equal(fscanf(f, "%llu %llu", &total, &resident), 2);
+    fclose(f);
+    return resident;
+}
+
+static void released_pages_are_given_back_and_come_again(void **state) {
+    enum { PAGES = 4096, PAGE = 4096 };
+    char path[512];
+    temporary_path(path, "gguf_pages_test.gguf");
+    gguf_writer *w = gguf_writer_create();
+    uint8_t *data = calloc(PAGES, PAGE);
+    memset(data, 7, PAGES * PAGE);
+    gguf_writer_tensor(w, "large", RELAY_GGML_F32, 1, (uint64_t[]){PAGES * PAGE / 4}, data, PAGES * PAGE);
+    free(data);
+    assert_true(gguf_writer_save(w, path));
+    gguf_writer_destroy(w);
+    relay_gguf *g;
+    relay_err e = {0};
+    if (relay_gguf_open(&g, path, &e) != RELAY_OK) fail_msg("%s", e.message);
+    const volatile uint8_t *bytes = relay_gguf_tensor_find(g, "large")->data;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < PAGES; i++)
+            assert_int_equal(bytes[i * PAGE], 7);
+        uint64_t before = resident_pages();
+        relay_gguf_release_pages(g);
+        assert_true(resident_pages() + PAGES * 3 / 4 < before);
+    }
     relay_gguf_close(g);
     remove(path);
 }
@@ -410,10 +473,12 @@ int main(void) {
         cmocka_unit_test(absent_keys_are_no_error_and_leave_the_value),
         cmocka_unit_test(a_key_of_another_type_is_an_error_that_says_both),
         cmocka_unit_test(reads_tensors_and_allows_unknown_types),
+        cmocka_unit_test(memory_is_not_released),
         cmocka_unit_test(reads_version_2_and_other_alignments),
         cmocka_unit_test(a_file_without_keys_and_tensors_is_one),
         cmocka_unit_test(type_names_and_blocks),
-        cmocka_unit_test(maps_a_file_and_reads_it_again_after_its_pages_are_released),
+        cmocka_unit_test(maps_a_file_until_it_is_closed),
+        cmocka_unit_test(released_pages_are_given_back_and_come_again),
         cmocka_unit_test(paths_that_are_no_file_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

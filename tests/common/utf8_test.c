@@ -124,12 +124,14 @@ static void strings_of_four_and_five_bytes_at_every_border(void **state) {
                                      0xA0, 0xBF, 0xC0, 0xC2, 0xE0, 0xF4, 0xFF};
     enum { N = sizeof border };
     for (uint32_t lead = 0x7E; lead < 256; lead++)
-        for (uint32_t second = 0; second < 256; second++)
+        for (uint32_t second = 0; second < 256; second++) {
+            if (lead < 0xE0 && memchr(border, (int)second, N) == NULL) continue;
             for (uint32_t i = 0; i < N * N; i++) {
                 uint8_t s[5] = {(uint8_t)lead, (uint8_t)second, border[i / N], border[i % N], 'x'};
                 compare(s, 4);
                 if (lead >= 0xC0) compare(s, 5);
             }
+        }
 }
 
 static void every_code_point_goes_there_and_back(void **state) {

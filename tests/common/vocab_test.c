@@ -199,6 +199,20 @@ static void text_and_special_names_are_found_apart(void **state) {
     relay_vocab_destroy(v);
 }
 
+static void a_piece_outside_the_alphabet_is_no_text(void **state) {
+    source s = byte_level_source();
+    relay_vocab *v = load_good(&s);
+    assert_int_equal(find(v, "two words"), NO_ID);
+    assert_int_equal(find_special(v, "two words"), NO_ID);
+    relay_vocab_destroy(v);
+    s.pieces[9].text = "two" ROOM "words"; // the same bytes, spelt in the alphabet
+    v = load_good(&s);
+    assert_token(v, 8, "two words", RELAY_TOKEN_NORMAL);
+    assert_token(v, 9, "two words", RELAY_TOKEN_NORMAL);
+    assert_int_equal(find(v, "two words"), 9);
+    relay_vocab_destroy(v);
+}
+
 static void sentencepiece_pieces_have_spaces_and_bytes(void **state) {
     source s = sentencepiece_source();
     relay_vocab *v = load_good(&s);
@@ -434,7 +448,7 @@ static void wrong_vocabularies_are_refused_by_key_and_value(void **state) {
         s.pieces[5].type = types[i];
         assert_source_refused(&s, says);
     }
-    static const char *const no_bytes[] = {"0x0A", "<0x0>", "<0x0A", "<0xG0>", "<0x0G>", "<0x0A> ", "<1x0A>"};
+    static const char *const no_bytes[] = {"0x0A", "<0x0>", "<0x0A", "<0xG0>", "<0x1G>", "<0x0A)", "<0x0A> ", "<1x0A>"};
     for (size_t i = 0; i < sizeof no_bytes / sizeof *no_bytes; i++) {
         s = sentencepiece_source();
         s.pieces[3].text = no_bytes[i];
@@ -525,6 +539,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(byte_level_pieces_become_raw_bytes),
         cmocka_unit_test(text_and_special_names_are_found_apart),
+        cmocka_unit_test(a_piece_outside_the_alphabet_is_no_text),
         cmocka_unit_test(sentencepiece_pieces_have_spaces_and_bytes),
         cmocka_unit_test(a_trained_vocabulary_loads),
         cmocka_unit_test(special_ids_are_those_of_the_file),
