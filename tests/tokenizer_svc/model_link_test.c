@@ -192,6 +192,7 @@ static void a_draining_pod_is_passed_over(void **state) {
     relay_err e;
     assert_int_equal(start(&p, &busy, 100, NULL, &e), RELAY_OK);
     uint32_t draining = busy.ticket.pod;
+    service_world_step_until(p.worlds[draining], load_has_one_running);
     relay_model_service_drain(p.worlds[draining]->service);
     usleep(200000); // it says so on its session
     for (int i = 0; i < 6; i++) {
@@ -213,13 +214,15 @@ static void cancel_ends_a_generation_once(void **state) {
     static generation g;
     relay_err e;
     assert_int_equal(start(&p, &g, 400, NULL, &e), RELAY_OK);
+    service_world_step_until(p.worlds[g.ticket.pod], load_has_one_running);
     relay_model_link_cancel(p.link, g.ticket);
     relay_model_link_cancel(p.link, g.ticket);
-    release_all(&p);
+    service_world_step_until(p.worlds[g.ticket.pod], load_is_empty);
     wait_until_ended(&g);
     assert_int_equal(g.answer.reason, RELAY__V1__FINISH_REASON__FINISH_REASON_CANCELLED);
     relay_model_link_cancel(p.link, g.ticket); // it has ended
     relay_model_link_cancel(p.link, (relay_link_ticket){0});
+    release_all(&p);
     pods_fini(&p);
 }
 
