@@ -26,3 +26,10 @@ def test_every_folder_is_in_the_readme():
     readme = (ROOT / "README.md").read_text()
     for name in run("git", "ls-tree", "-d", "--name-only", "HEAD", cwd=ROOT).stdout.split():
         assert name.startswith(".") or name == "bazel" or "| `%s/` |" % name in readme, name
+
+
+def test_every_field_that_is_refused_is_in_operations():
+    refused = re.findall(r'unsupported\(e, "([a-z_.]+)', (ROOT / "model_svc/request_read.c").read_text())
+    assert len(refused) > 15
+    for field in refused:
+        assert "`%s`" % field.rsplit(".", 1)[-1] in OPERATIONS, field
