@@ -47,6 +47,7 @@ static void what_is_json_is_read(void **state) {
         "\"\\u0000\\ud83d\\ude00\\/\"",
         "{\"a\":1,\"A\":2}",
         "18446744073709551615",
+        "[1e999, 123456789012345678901234567890]", // kept as text
         "\"{[\\\"{[\"", // brackets in a string
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -84,7 +85,6 @@ static void what_is_not_json_is_refused_at_its_byte(void **state) {
         {"01", "byte 0: number with leading zero"},
         {"+1", "byte 0"},
         {"1.", "byte "},
-        {"[1e999]", "byte "},
         {"\"a", "byte "},
         {"\"\\x\"", "byte 2: invalid escaped"},
         {"\"\\ud800\"", "byte "},

@@ -50,6 +50,9 @@ static void a_read_is_of_one_moment(void **state) {
     relay_snapshot *s = relay_snapshot_create(N_WORDS * sizeof(uint64_t));
     pthread_t writer;
     assert_int_equal(pthread_create(&writer, NULL, write_on, s), 0);
+    uint64_t first[N_WORDS] = {0};
+    while (first[0] == 0) // the writer may not have begun
+        relay_snapshot_read(s, first);
     uint64_t last = 0, n_torn = 0, n_back = 0;
     for (uint32_t k = 0; k < N_READS; k++) {
         uint64_t words[N_WORDS];

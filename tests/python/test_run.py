@@ -47,7 +47,9 @@ def test_takes_a_file_and_refuses_what_is_none():
 
 
 def test_serve_prints_addresses_and_ends_on_interrupt():
-    p = subprocess.Popen([ROOT / "run", "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # Whoever runs the tests in the background may have SIGINT ignored, which a shell cannot undo.
+    p = subprocess.Popen([ROOT / "run", "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     generation = p.stdout.readline().split()
     model = p.stdout.readline().split()
     assert generation[0] == "generation" and model[0] == "model"
