@@ -15,7 +15,7 @@ enum { N_BUCKETS = 256 };
 
 static const int64_t SILENCE_US = 900000;    // after which the timer speaks
 static const int64_t LOAD_PERIOD_US = 50000; // between two loads told with steps
-static const int64_t HELLO_WITHIN_US = 10000000;
+static const int64_t HELLO_WITHIN_US = 5000000;
 
 struct relay_session {
     relay_answer_stream stream;
@@ -199,7 +199,7 @@ void relay_session_tick(relay_session *session, relay_mono_us now) {
     if (!session->is_greeted) {
         if (now - session->opened_at >= HELLO_WITHIN_US) {
             relay_err e;
-            finish(session, relay_fail(&e, RELAY_FAILED_PRECONDITION, "no hello within 10 s"), &e);
+            finish(session, relay_fail(&e, RELAY_FAILED_PRECONDITION, "no hello came within 5 s"), &e);
         }
     } else if (drain_is_news || now - session->sent_at >= SILENCE_US) {
         relay_engine_load load;

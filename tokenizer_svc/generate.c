@@ -150,6 +150,8 @@ static void make_metrics(relay_generation_metrics *g, relay_metrics *m) {
                                                "Answers that reached an end, by finish reason.", labels);
     }
     g->failed = relay_metrics_counter(m, "relay_generations_failed_total", "Answers that ended with an error.", NULL);
+    g->slow_readers = relay_metrics_counter(m, "relay_slow_readers_total",
+                                            "Calls that were cut off because their client did not read.", NULL);
     g->prompt_tokens = relay_metrics_counter(m, "relay_prompt_tokens_total", "Tokens of prompts.", NULL);
     g->output_tokens = relay_metrics_counter(m, "relay_output_tokens_total", "Tokens of answers.", NULL);
     g->first_token_seconds =

@@ -203,6 +203,10 @@ static void fail(relay_generation *g, relay_code code, const relay_err *e) {
     relay_rpc_call_finish(g->call, code, e);
 }
 
+static void add(relay_counter *c, uint64_t n) {
+    if (c != NULL) relay_counter_add(c, n);
+}
+
 static void send(relay_generation *g, const Relay__V1__GenerateResponse *response) {
     relay_code code = relay_rpc_call_send(g->call, &response->base);
     if (code == RELAY_OK) return;
@@ -213,6 +217,7 @@ static void send(relay_generation *g, const Relay__V1__GenerateResponse *respons
                    (unsigned long long)relay_rpc_call_outbox_used(g->call));
         RELAY_LOG(RELAY_LOG_WARN, "slow reader cut off", "request_id=%s peer=%s", g->request_id,
                   relay_rpc_call_peer(g->call));
+        add(g->metrics->slow_readers, 1);
         relay_rpc_call_abort(g->call, code, &e);
     }
     cancel_model(g);
@@ -330,10 +335,6 @@ static relay_code take_tokens(relay_generation *g, const Relay__V1__GenerateToke
 static const char *reason_name(int reason) {
     const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(&relay__v1__finish_reason__descriptor, reason);
     return v == NULL ? "?" : v->name + strlen("FINISH_REASON_");
-}
-
-static void add(relay_counter *c, uint64_t n) {
-    if (c != NULL) relay_counter_add(c, n);
 }
 
 static void observe_since(relay_histogram *h, relay_mono_us begin, relay_mono_us end) {

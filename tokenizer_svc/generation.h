@@ -22,7 +22,7 @@ typedef struct relay_generation relay_generation;
 // Shared by all generations; every pointer may be NULL.
 typedef struct relay_generation_metrics {
     relay_counter *finished[RELAY_GENERATION_FINISH_REASONS]; // by FinishReason
-    relay_counter *failed;
+    relay_counter *failed, *slow_readers;
     relay_counter *prompt_tokens, *output_tokens;
     relay_histogram *first_token_seconds, *total_seconds;
 } relay_generation_metrics;

@@ -39,6 +39,13 @@ static void the_first_command_must_be_hello(void **state) {
     service_world_destroy(w);
 }
 
+static void a_session_that_says_nothing_is_ended(void **state) {
+    w = service_world_create((service_world_opts){0});
+    session *s = session_open_silent(w, w->client);
+    expect_end(s, RELAY_FAILED_PRECONDITION, "no hello came within 5 s");
+    service_world_destroy(w);
+}
+
 static void hello_is_said_once_and_with_this_vocabulary(void **state) {
     w = service_world_create((service_world_opts){0});
     const uint8_t *ours = relay_vocab_fingerprint(w->vocab);
@@ -443,6 +450,7 @@ static void what_is_left_at_the_end_of_a_drain_ends_as_drained(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_command_must_be_hello),
+        cmocka_unit_test(a_session_that_says_nothing_is_ended),
         cmocka_unit_test(hello_is_said_once_and_with_this_vocabulary),
         cmocka_unit_test(while_the_model_loads_hello_is_told_to_come_back),
         cmocka_unit_test(a_message_without_a_command_ends_the_session),

@@ -325,6 +325,7 @@ static void a_client_that_does_not_read_is_cut(void **state) {
     service_world_release(w->model);
     service_world_wait_for(w->model, load_is_empty);
     assert_true(service_world_steps(w->model) < 8000);
+    assert_int_equal(relay_counter_value(relay_metrics_counter(w->metrics, "relay_slow_readers_total", "", NULL)), 1);
     relay_rpc_stream_cancel(s);
     relay_rpc_stream_release(s);
     relay_rpc_client_destroy(client);

@@ -184,6 +184,21 @@ static void a_pod_that_is_lost_ends_its_own_and_no_other(void **state) {
     pods_fini(&p);
 }
 
+static void a_pod_that_goes_silent_is_given_up(void **state) {
+    pods p;
+    pods_init(&p);
+    hold_all(&p);
+    static generation g;
+    relay_err e;
+    assert_int_equal(start(&p, &g, 300, NULL, &e), RELAY_OK);
+    tcp_proxy_freeze(p.proxies[g.ticket.pod]);
+    wait_until_ended(&g);
+    assert_int_equal(g.answer.code, RELAY_UNAVAILABLE);
+    text_world_wait_for_pods(p.link, N_PODS - 1);
+    release_all(&p);
+    pods_fini(&p);
+}
+
 static void a_draining_pod_is_passed_over(void **state) {
     pods p;
     pods_init(&p);
@@ -231,6 +246,7 @@ int main(void) {
         cmocka_unit_test(a_conversation_stays_with_its_pod),
         cmocka_unit_test(without_a_conversation_the_least_loaded_pod_is_taken),
         cmocka_unit_test(a_pod_that_is_lost_ends_its_own_and_no_other),
+        cmocka_unit_test(a_pod_that_goes_silent_is_given_up),
         cmocka_unit_test(a_draining_pod_is_passed_over),
         cmocka_unit_test(cancel_ends_a_generation_once),
     };
