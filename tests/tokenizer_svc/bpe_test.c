@@ -203,9 +203,10 @@ static void agrees_with_the_definition_on_random_models_and_words(void **state) 
     }
 }
 
-// What is remembered is what was found, for words that share their place, their ends or their length.
+// What is remembered is what was found, for words that share their place, their ends or their length: of few letters,
+// and mostly one of them.
 static void remembers_words_with_their_tokens(void **state) {
-    static const char *const merges[] = {"a b", "ab c", "c c", NULL};
+    static const char *const merges[] = {"a b", "ab c", "c c", "a a", "aa aa", "aaaa aaaa", NULL};
     static const uint8_t missing[] = {'z'};
     small_vocab v =
         small_vocab_make(&(small_vocab_spec){.merges = merges, .missing_bytes = missing, .n_missing_bytes = 1});
@@ -213,11 +214,12 @@ static void remembers_words_with_their_tokens(void **state) {
     relay_bpe_work remembering = {0}, plain = {0};
     relay_bpe_work_expect(&remembering, 2048);
     test_random r = {5};
-    for (int k = 0; k < 50000; k++) {
+    for (int k = 0; k < 150000; k++) {
         char word[20];
-        uint32_t len = 1 + test_random_below(&r, k % 4 == 0 ? sizeof word : 4);
-        for (uint32_t i = 0; i < len; i++)
-            word[i] = "abcz"[test_random_below(&r, k % 5 == 0 ? 4 : 3)];
+        uint32_t len = 1 + test_random_below(&r, k % 4 == 0 ? sizeof word : 6);
+        memset(word, 'a', len);
+        for (int changes = k % 3; changes > 0; changes--)
+            word[test_random_below(&r, len)] = "abcz"[test_random_below(&r, k % 5 == 0 ? 4 : 3)];
         relay_bpe_encode(b, word, len, &remembering);
         relay_bpe_encode(b, word, len, &plain);
         assert_int_equal(remembering.n_tokens, plain.n_tokens);

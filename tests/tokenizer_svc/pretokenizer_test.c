@@ -57,6 +57,7 @@ static void splits_as_the_models_were_trained(void **state) {
     } cases[] = {
         {"gpt-2", "", ""},
         {"gpt-2", "I'll pay  12.50 'S\n\nnow", "I|'ll| pay| | 12|.|50| '|S|\n|\n|now"},
+        {"gpt-2", "a\xE3\x80\x80\xE3\x80\x80!", "a|\xE3\x80\x80|\xE3\x80\x80|!"}, // U+3000 is a blank
         {"smollm", "It costs 250", "It| costs| |2|5|0"},
         {"smollm", "a  1  b", "a|  |1| | b"}, // the blanks before a digit are a piece of their own
         {"qwen2", "I'LL pay\t12\r\n\n  x", "I|'LL| pay|\t|1|2|\r\n\n| | x"},

@@ -256,9 +256,12 @@ static void looks_for_stops_only_where_told(void **state) {
     relay_text_stream_opts opts = with_stops(stops, 1);
     fixture f = open_stream(&opts);
     uint32_t ids[] = {'a', 'b', 'a', small_vocab_id(&world, "<s>")};
-    relay_text_stream_push(f.stream, ids, 4, false, &f.text, &f.step);
+    relay_text_stream_push(f.stream, ids, 2, false, &f.text, &f.step);
     assert_text(&f, "ab");
-    assert_int_equal(f.step.tokens_consumed, 4);
+    assert_int_equal(f.step.held_bytes, 0); // it cannot become anything more
+    relay_text_stream_push(f.stream, ids + 2, 2, false, &f.text, &f.step);
+    assert_text(&f, "ab");
+    assert_int_equal(f.step.tokens_consumed, 2);
     assert_false(f.step.is_stopped);
     push_bytes(&f, "b"); // begun before, completed now
     assert_true(f.step.is_stopped);
@@ -368,6 +371,38 @@ static void refuses_a_state_of_something_else(void **state) {
     saved.len++;
     saved.data[0]++;
     assert_refused(f.stream, &saved, "version");
+    relay_buf_fini(&saved);
+    close_stream(&f);
+}
+
+// States that no tokens lead to.
+static void refuses_a_damaged_state(void **state) {
+    static const relay_stop_string stops[] = {STOP("ab\xC3\xA9"), STOP("END")};
+    relay_text_stream_opts opts = with_stops(stops, 2);
+    fixture f = open_stream(&opts);
+    relay_buf saved;
+    relay_buf_init(&saved, RELAY_MAX_DECODE_STATE_BYTES);
+    relay_text_stream_save(f.stream, &saved);
+    // is_stopped, stop_index, n_pending, of those the prompt's, pending, the matcher's state
+    static const char cases[][10] = {
+        "\x02\0\0\0\0\0\0\0\0",       // is_stopped is no truth value
+        "\x01\x02\0\0\0\0\0\0\0",     // the third of two stop strings
+        "\0\x01\0\0\0\0\0\0\0",       // one without having stopped
+        "\x01\0\x01\0\xC3\0\0\0\0",   // something pending behind the stop
+        "\x01\0\0\0\0\0\0\x01\0",     // and something held
+        "\0\0\x02\0xy\0\0\0",         // a character that is whole
+        "\0\0\x02\0\xE2\xC3\0\0\0",   // or can never be
+        "\0\0\x04\0\xF0\x9F\x98\0\0", // more bytes than there is room for
+        "\0\0\x01\x02\xC3\0\0\0\0",   // more of the prompt than there are
+        "\0\0\0\0\0\0\0\x03\0",       // half a character of a stop string
+        "\0\0\0\0\0\0\0\x04\0",       // a whole stop string
+        "\0\0\0\0\0\0\0\x08\0",       // a state that the matcher does not have
+        "\0\0\0\0\0\0\0\0\x01",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(saved.data + 1, cases[i], 9);
+        assert_refused(f.stream, &saved, "is damaged");
+    }
     relay_buf_fini(&saved);
     close_stream(&f);
 }
@@ -579,6 +614,7 @@ int main(void) {
         cmocka_unit_test(begins_with_the_prompts_unfinished_character),
         cmocka_unit_test(refuses_bad_stop_strings_by_name),
         cmocka_unit_test(refuses_a_state_of_something_else),
+        cmocka_unit_test(refuses_a_damaged_state),
         cmocka_unit_test(survives_any_changed_state),
         cmocka_unit_test(gives_one_text_in_any_cut_through_any_objects),
     };
