@@ -56,7 +56,7 @@ typedef struct line {
 } line;
 
 static void put(line *l, const char *s, size_t len) {
-    if (l->is_full || len > l->limit - l->len) {
+    if (len > l->limit - l->len) {
         l->is_full = true;
         return;
     }

@@ -39,11 +39,11 @@ static void gate_wait(gate *g, relay_mono_us until) {
     uint32_t expected = OPEN;
     if (atomic_compare_exchange_strong_explicit(&g->state, &expected, ASLEEP, memory_order_acq_rel,
                                                 memory_order_acquire)) {
-        struct timespec t = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
+        struct timespec t = {.tv_sec = until / 1000000,
+                             .tv_nsec = until % 1000000 * 1000}; // RELAY_NEVER_US: 292,000 years
         // This one of the waits takes an absolute time of CLOCK_MONOTONIC. It also returns for a signal, which the
         // caller's loop answers by looking again.
-        syscall(SYS_futex, &g->state, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, until == RELAY_NEVER_US ? NULL : &t, NULL,
-                FUTEX_BITSET_MATCH_ANY);
+        syscall(SYS_futex, &g->state, FUTEX_WAIT_BITSET_PRIVATE, ASLEEP, &t, NULL, FUTEX_BITSET_MATCH_ANY);
     }
     atomic_exchange_explicit(&g->state, OPEN, memory_order_acq_rel);
 }

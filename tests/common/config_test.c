@@ -14,7 +14,7 @@
 typedef struct settings {
     int64_t queue;
     int64_t any;
-    double temperature;
+    double temperature, scale;
     uint64_t kv_bytes;
     const char *kv_type;
     const char *model;
@@ -22,7 +22,7 @@ typedef struct settings {
     bool queue_was_set, json_was_set;
 } settings;
 
-enum { N_ENTRIES = 7, MAX_WORDS = 16 };
+enum { N_ENTRIES = 8, MAX_WORDS = 16 };
 
 static const settings defaults = {
     .queue = 64, .any = -1, .temperature = 0.7, .kv_bytes = 1 << 30, .kv_type = "f16", .json = false};
@@ -44,6 +44,7 @@ static relay_config config_for(settings *s) {
         {"max-queue", RELAY_CONFIG_INT, &s->queue, 1, 4096, "N", "Most requests that wait.", NULL, &s->queue_was_set},
         {"any", RELAY_CONFIG_INT, &s->any, 0, 0, "N", "Any number.", NULL, NULL},
         {"temperature", RELAY_CONFIG_FLOAT, &s->temperature, 0, 2, "T", "How free the choice is.", NULL, NULL},
+        {"scale", RELAY_CONFIG_FLOAT, &s->scale, 0, 0, "X", "Any number.", NULL, NULL},
         {"kv-bytes", RELAY_CONFIG_BYTES, &s->kv_bytes, 1 << 20, 0x1p40, "SIZE", "Memory for the cache.", NULL, NULL},
         {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, 0, 0, "TYPE", "Type of the cache.", "f16|f32", NULL},
         {"model", RELAY_CONFIG_STRING, &s->model, 0, 0, "FILE", "The model.", NULL, NULL},
@@ -159,7 +160,9 @@ static void the_environment_gives_way_to_flags(void **state) {
     assert_refused(PARSE(), "RELAY_TEST_MAX_QUEUE is \"none\"; it must be an integer from 1 to 4096");
     assert_int_equal(PARSE("--max-queue", "9").code, RELAY_OK); // not looked at
     setenv("RELAY_TEST_MAX_QUEUE", "", 1);
-    assert_int_equal(PARSE().s.queue, 64);
+    r = PARSE();
+    assert_int_equal(r.code, RELAY_OK);
+    assert_int_equal(r.s.queue, 64);
 
     settings s = defaults;
     relay_config c = config_for(&s);
@@ -187,7 +190,7 @@ static void values_are_refused_by_name_value_and_range(void **state) {
         assert_refused(PARSE("--temperature", no_numbers[i]), message);
     }
     static const char *const no_sizes[] = {"1048575", "1025GiB",       "-1", "", "1TiB", "1 MiB", "MiB",
-                                           "1.5MiB",  "20000000000GiB"};
+                                           "1.5MiB",  "17179869185GiB"};
     for (size_t i = 0; i < sizeof no_sizes / sizeof *no_sizes; i++) {
         char message[128];
         snprintf(message, sizeof message, "--kv-bytes is \"%s\"; it must be a size such as 512MiB from 1MiB to 1024GiB",
@@ -202,6 +205,10 @@ static void values_are_refused_by_name_value_and_range(void **state) {
     }
     assert_refused(PARSE("--json=yes"), "--json is \"yes\"; it must be true or false");
     assert_refused(PARSE("--any=x"), "--any is \"x\"; it must be an integer");
+    assert_refused(PARSE("--any=9223372036854775808"), "--any is \"9223372036854775808\"; it must be an integer");
+    assert_refused(PARSE("--scale=inf"), "--scale is \"inf\"; it must be a number");
+    assert_refused(PARSE("--scale=nan"), "--scale is \"nan\"; it must be a number");
+    assert_true(PARSE("--scale=-1e300").s.scale == -1e300);
 }
 
 static void unknown_flags_and_missing_values_are_refused(void **state) {

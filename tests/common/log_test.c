@@ -192,6 +192,37 @@ static void a_line_that_is_too_long_leaves_pairs_out_and_says_so(void **state) {
     free(text);
 }
 
+// A pair grows byte by byte until first the one behind it and then itself does not fit: the end of the line is whole at
+// each length.
+static void a_line_near_the_limit_is_whole(void **state) {
+    enum { LONG = RELAY_LOG_VALUE_MAX - 120, MIN = 100, MAX = 460 };
+    char full[LONG + 1], growing[MAX + 1];
+    memset(full, 'x', LONG);
+    full[LONG] = 0;
+    memset(growing, 'y', MAX);
+    for (int is_json = 0; is_json < 2; is_json++) {
+        relay_log_init(RELAY_LOG_INFO, is_json ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
+        const char *whole = is_json ? ",\"last\":\"z\"}\n" : " last=z\n";
+        const char *cut = is_json ? ",\"truncated\":true}\n" : " truncated=true\n";
+        size_t n_whole = 0, n_without_last = 0, n_without_both = 0;
+        for (int n = MIN; n < MAX; n++) {
+            char *text = CATCH(RELAY_LOG(RELAY_LOG_INFO, "m", "a=%s b=%s c=%s d=%s e=%.*s last=%s", full, full, full,
+                                         full, n, growing, "z"));
+            size_t len = strlen(text);
+            assert_true(len <= RELAY_LOG_LINE_MAX);
+            bool is_whole = strstr(text, "last") != NULL, has_growing = strstr(text, "yyy") != NULL;
+            const char *end = is_whole ? whole : cut;
+            assert_string_equal(text + len - strlen(end), end);
+            assert_true(has_growing || !is_whole);
+            n_whole += is_whole;
+            n_without_last += !is_whole && has_growing;
+            n_without_both += !has_growing;
+            free(text);
+        }
+        assert_true(n_whole > 0 && n_without_last > 0 && n_without_both > 0);
+    }
+}
+
 // ---- Levels
 
 static int count_calls(int *calls) {
@@ -267,6 +298,7 @@ int main(void) {
         cmocka_unit_test_setup(json_lines_keep_numbers_and_strings_apart, use_json),
         cmocka_unit_test_setup(a_long_value_is_cut_between_characters, use_key_value),
         cmocka_unit_test_setup(a_line_that_is_too_long_leaves_pairs_out_and_says_so, use_key_value),
+        cmocka_unit_test(a_line_near_the_limit_is_whole),
         cmocka_unit_test_setup(lines_below_the_level_are_dropped_before_they_are_made, use_key_value),
         cmocka_unit_test(level_names_are_read),
         cmocka_unit_test_setup(lines_of_many_threads_stay_whole, use_key_value),

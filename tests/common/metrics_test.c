@@ -228,6 +228,10 @@ static void process_gauges_follow_the_process(void **state) {
     assert_true(fabs(start - (double)time(NULL)) < 600);
 
     double fds = value_of(m, "process_open_fds");
+    int counted = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        counted += fcntl(fd, F_GETFD) >= 0;
+    assert_true(fds == counted);
     int opened[3];
     for (int i = 0; i < 3; i++)
         opened[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -88,6 +88,9 @@ static void mpsc_wait_ends_by_time_record_or_wake(void **state) {
     relay_mpsc_wait(q, relay_mono_now() + 1000); // takes away what the push has left
     relay_mpsc_wake(q);
     relay_mpsc_wait(q, RELAY_NEVER_US);
+    start = relay_mono_now();
+    relay_mpsc_wait(q, start + 20000); // one wake ends one wait
+    assert_true(relay_mono_now() >= start + 20000);
     relay_mpsc_destroy(q);
 }
 
