@@ -21,7 +21,7 @@
 
 enum {
     STRIP_ROWS = 64,
-    TASKS_PER_THREAD = 8,       // so that a thread that is disturbed holds up little
+    TASKS_PER_THREAD = 4,       // so that a thread that is disturbed holds up little
     MIN_TASK_BYTES = 32 * 1024, // of weights times rows: what is worth handing over
 };
 
@@ -222,15 +222,28 @@ RELAY_INLINE const uint16_t *halves(const uint8_t *p) {
     return (const uint16_t *)(const void *)p;
 }
 
+// A panel of a weight, and how far ahead of what is read of it the cache should be filled: decoding waits for memory
+// more than for anything else, and the processor's own prefetching stops at the end of a page.
+typedef struct panel {
+    const relay_weight *w;
+    const uint8_t *bytes;
+    uint64_t ahead;
+} panel;
+
+RELAY_INLINE void fill_cache(const uint8_t *p, uint32_t bytes) {
+    UNROLLED(uint32_t i = 0; i < bytes; i += 64) {
+        _mm_prefetch((const char *)p + i, _MM_HINT_T1);
+    }
+}
+
 // R rows of activations times one panel. `x` has a stride of x_stride blocks a row, `out` is [R][16].
-RELAY_INLINE void quant_tile(uint32_t type, int R, const relay_weight *w, const uint8_t *panel,
-                             const relay_act_block *x, uint64_t x_stride, vf *out) {
+RELAY_INLINE void quant_tile(uint32_t type, int R, panel p, const relay_act_block *x, uint64_t x_stride, vf *out) {
     const bool is_k = type == RELAY_GGML_Q4_K || type == RELAY_GGML_Q6_K;
     const bool has_min = type == RELAY_GGML_Q4_1 || type == RELAY_GGML_Q4_K;
     const bool by_16 = type == RELAY_GGML_Q6_K; // scales of 16 inputs
     const int shift = offset_shift(type);
-    const uint32_t n_blocks = w->n_in / RELAY_QUANT_BLOCK;
-    const uint8_t *q = panel, *s = panel + w->quants_bytes;
+    const uint32_t n_blocks = p.w->n_in / RELAY_QUANT_BLOCK;
+    const uint8_t *q = p.bytes, *s = p.bytes + p.w->quants_bytes;
     vf sum[MAX_TILE_ROWS];
     UNROLLED(int r = 0; r < R; r++) sum[r] = vf_set(0);
     vf d = vf_set(0), dmin = vf_set(0);
@@ -253,6 +266,8 @@ RELAY_INLINE void quant_tile(uint32_t type, int R, const relay_weight *w, const 
             scale[1] = vf_mul(d, vf_load_i8(s + LANES));
             s += 2 * LANES;
         }
+        fill_cache(q + p.ahead, relay_pack_quant_bytes(type));
+        fill_cache(s + p.ahead, 64);
         dot_sum dot[MAX_TILE_ROWS];
         UNROLLED(int half = 0; half < 2; half++) {
             if (half == 0 || by_16) {
@@ -281,32 +296,37 @@ RELAY_INLINE void quant_tile(uint32_t type, int R, const relay_weight *w, const 
 
 // ---- Float weights
 
-RELAY_INLINE vf load_floats(uint32_t type, const uint8_t *p, uint32_t input) {
+RELAY_INLINE vf load_floats(uint32_t type, const uint8_t *p) {
     switch (type) {
     case RELAY_GGML_F16:
-        return vf_load_f16(halves(p) + (uint64_t)input * LANES);
+        return vf_load_f16(halves(p));
     case RELAY_GGML_BF16:
-        return vf_load_bf16(halves(p) + (uint64_t)input * LANES);
+        return vf_load_bf16(halves(p));
     default:
-        return vf_load((const float *)(const void *)p + (uint64_t)input * LANES);
+        return vf_load((const float *)(const void *)p);
     }
 }
 
-// R rows times P panels; out is [P][R].
-RELAY_INLINE void float_tile(uint32_t type, int R, int P, const relay_weight *w, const uint8_t *panel, const float *x,
-                             vf *out) {
-    const uint32_t n_in = w->n_in;
+// R rows times P panels that follow one another; out is [P][R].
+RELAY_INLINE void float_tile(uint32_t type, int R, int P, panel first, const float *x, vf *out) {
+    const uint32_t n_in = first.w->n_in, group_bytes = (type == RELAY_GGML_F32 ? 4 : 2) * LANES;
     vf sum[MAX_TILE_ROWS];
-    UNROLLED(int i = 0; i < R * P; i++) sum[i] = vf_set(0);
+    UNROLLED(int i = 0; i < R * P; i++) {
+        sum[i] = vf_set(0);
+    }
     for (uint32_t k = 0; k < n_in; k++) {
         UNROLLED(int p = 0; p < P; p++) {
-            vf v = load_floats(type, panel + p * w->panel_bytes, k);
+            const uint8_t *group = first.bytes + p * first.w->panel_bytes + (uint64_t)k * group_bytes;
+            fill_cache(group + first.ahead, 1);
+            vf v = load_floats(type, group);
             UNROLLED(int r = 0; r < R; r++) {
                 sum[p * R + r] = vf_fma(v, vf_set(x[(uint64_t)r * n_in + k]), sum[p * R + r]);
             }
         }
     }
-    UNROLLED(int i = 0; i < R * P; i++) out[i] = sum[i];
+    UNROLLED(int i = 0; i < R * P; i++) {
+        out[i] = sum[i];
+    }
 }
 
 // ---- Tiles by name: one function a type and size
@@ -318,16 +338,15 @@ typedef struct operands {
 } operands;
 
 // One tile of rows from `row` on; `out` as the tile has it.
-typedef void (*tile_fn)(const relay_weight *w, const uint8_t *panel, const operands *in, uint32_t row, vf *out);
+typedef void (*tile_fn)(panel p, const operands *in, uint32_t row, vf *out);
 
 #define QUANT_TILE(type, R)                                                                                            \
-    static void type##_##R(const relay_weight *w, const uint8_t *panel, const operands *in, uint32_t row, vf *out) {   \
-        quant_tile(RELAY_GGML_##type, R, w, panel, in->xq + row * in->xq_stride, in->xq_stride, out);                  \
+    static void type##_##R(panel p, const operands *in, uint32_t row, vf *out) {                                       \
+        quant_tile(RELAY_GGML_##type, R, p, in->xq + row * in->xq_stride, in->xq_stride, out);                         \
     }
 #define FLOAT_TILE(type, R, P)                                                                                         \
-    static void type##_##R##_##P(const relay_weight *w, const uint8_t *panel, const operands *in, uint32_t row,        \
-                                 vf *out) {                                                                            \
-        float_tile(RELAY_GGML_##type, R, P, w, panel, in->x + (uint64_t)row * w->n_in, out);                           \
+    static void type##_##R##_##P(panel p, const operands *in, uint32_t row, vf *out) {                                 \
+        float_tile(RELAY_GGML_##type, R, P, p, in->x + (uint64_t)row * p.w->n_in, out);                                \
     }
 
 typedef struct tiles {
@@ -401,8 +420,8 @@ static uint32_t task_count(const relay_weight *w, uint32_t panels_per_task) {
     return (w->n_panels + panels_per_task - 1) / panels_per_task;
 }
 
-static void store_tile(const relay_matmul_job *job, uint32_t panel, uint32_t row, uint32_t n_rows, const vf *tile) {
-    const uint32_t n_out = job->w->n_out, first = panel * LANES;
+static void store_tile(const relay_matmul_job *job, uint32_t index, uint32_t row, uint32_t n_rows, const vf *tile) {
+    const uint32_t n_out = job->w->n_out, first = index * LANES;
     const uint32_t n = n_out - first < LANES ? n_out - first : LANES;
     vf bias = job->d_bias != NULL ? vf_load_n(job->d_bias + first, n) : vf_set(0);
     for (uint32_t r = 0; r < n_rows; r++) {
@@ -411,18 +430,23 @@ static void store_tile(const relay_matmul_job *job, uint32_t panel, uint32_t row
     }
 }
 
+static panel panel_of(const relay_weight *w, uint32_t index, uint64_t ahead) {
+    return (panel){w, w->data + index * w->panel_bytes, ahead};
+}
+
 // Rows [first, last) times one panel, in the largest tiles that fit.
-static void multiply_rows(const tiles *t, const relay_matmul_job *job, uint32_t panel, const operands *in,
-                          uint32_t first, uint32_t last) {
-    const uint8_t *bytes = job->w->data + panel * job->w->panel_bytes;
+static void multiply_rows(const tiles *t, const relay_matmul_job *job, uint32_t index, uint64_t ahead,
+                          const operands *in, uint32_t first, uint32_t last) {
     vf out[MAX_TILE_ROWS];
     for (uint32_t row = first; row < last;) {
         int size = 3;
-        while (t->rows[size] == NULL || row + (1u << size) > last)
+        while (t->rows[size] == NULL || row + (1u << size) > last) {
             size--;
-        t->rows[size](job->w, bytes, in, row, out);
-        store_tile(job, panel, row, 1u << size, out);
+        }
+        t->rows[size](panel_of(job->w, index, ahead), in, row, out);
+        store_tile(job, index, row, 1u << size, out);
         row += 1u << size;
+        ahead = 0; // once is enough
     }
 }
 
@@ -436,18 +460,23 @@ static void multiply_task(void *arg, uint32_t task, uint32_t thread) {
     const tiles *t = find_tiles(job->w->ggml_type);
     uint32_t first = task * p->panels_per_task, last = first + p->panels_per_task;
     if (last > job->w->n_panels) last = job->w->n_panels;
+    // The panel that this thread takes next is read ahead; the last one's successor is another's.
+    const uint64_t ahead = job->w->panel_bytes;
     if (p->n_rows == 1 && t->one_row_4 != NULL) {
         vf out[FLOAT_PANELS];
         for (; first + FLOAT_PANELS <= last; first += FLOAT_PANELS) {
-            t->one_row_4(job->w, job->w->data + first * job->w->panel_bytes, &p->in, 0, out);
-            for (uint32_t i = 0; i < FLOAT_PANELS; i++)
+            bool is_last = first + 2 * FLOAT_PANELS > last;
+            t->one_row_4(panel_of(job->w, first, is_last ? 0 : FLOAT_PANELS * ahead), &p->in, 0, out);
+            for (uint32_t i = 0; i < FLOAT_PANELS; i++) {
                 store_tile(job, first + i, 0, 1, &out[i]);
+            }
         }
     }
     for (uint32_t row = 0; row < p->n_rows; row += STRIP_ROWS) {
         uint32_t end = row + STRIP_ROWS < p->n_rows ? row + STRIP_ROWS : p->n_rows;
-        for (uint32_t panel = first; panel < last; panel++)
-            multiply_rows(t, job, panel, &p->in, row, end);
+        for (uint32_t i = first; i < last; i++) {
+            multiply_rows(t, job, i, i + 1 < last ? ahead : 0, &p->in, row, end);
+        }
     }
 }
 
