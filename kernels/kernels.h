@@ -130,7 +130,8 @@ typedef struct relay_device_opts {
 } relay_device_opts;
 
 typedef struct relay_kernels {
-    const char *name; // "ref", "avx2", "avx512"; part of numerics_id
+    const char *name;     // "ref", "avx2", "avx512"
+    const char *numerics; // part of numerics_id: backends that have it in common give the same bits
 
     relay_code (*device_create)(relay_device **out, const relay_device_opts *opts, relay_err *e);
     void (*device_destroy)(relay_device *d);

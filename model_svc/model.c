@@ -169,7 +169,7 @@ static void make_numerics_id(relay_model *m, const relay_model_opts *o) {
     char build[17];
     relay_build_id(build, sizeof build);
     snprintf(m->info.numerics_id, sizeof m->info.numerics_id, "build=%s libc=%s kernels=%s kv=%s%s", build,
-             gnu_get_libc_version(), m->device->k->name, o->kv_type == RELAY_KV_F16 ? "f16" : "f32",
+             gnu_get_libc_version(), m->device->k->numerics, o->kv_type == RELAY_KV_F16 ? "f16" : "f32",
              o->weights_as_f32 ? " weights=f32" : "");
 }
 

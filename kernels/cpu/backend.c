@@ -12,6 +12,7 @@ static relay_code device_create(relay_device **out, const relay_device_opts *opt
 
 const relay_kernels RELAY_ISA(relay_kernels) = {
     .name = EXPANDED_NAME(RELAY_ISA_TARGET),
+    .numerics = "cpu",
     .device_create = device_create,
     .device_destroy = relay_cpu_device_destroy,
     .alloc = relay_cpu_alloc,

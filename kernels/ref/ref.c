@@ -244,6 +244,7 @@ static void sample(relay_device *device, relay_sample_result *results, const flo
 
 const relay_kernels relay_kernels_ref = {
     .name = "ref",
+    .numerics = "ref",
     .device_create = device_create,
     .device_destroy = device_destroy,
     .alloc = device_alloc,

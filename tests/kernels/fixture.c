@@ -104,6 +104,20 @@ relay_device *test_device(const relay_kernels *k, uint32_t n_threads) {
     return d;
 }
 
+bool test_same_numerics(const relay_kernels **a, const relay_kernels **b) {
+    uint32_t n;
+    const relay_kernels *const *all = relay_kernels_available(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = i + 1; j < n; j++) {
+            if (strcmp(all[i]->numerics, all[j]->numerics) != 0) continue;
+            *a = all[i];
+            *b = all[j];
+            return true;
+        }
+    }
+    return false;
+}
+
 void assert_same_bits(const float *a, const float *b, uint64_t n, const char *what) {
     for (uint64_t i = 0; i < n; i++) {
         if (relay_f32_bits(a[i]) != relay_f32_bits(b[i])) {

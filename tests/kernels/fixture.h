@@ -29,6 +29,9 @@ relay_device *test_device(const relay_kernels *k, uint32_t n_threads);
     for (uint32_t backend_n, backend_i = (relay_kernels_available(&backend_n), 0); backend_i < backend_n; backend_i++) \
         for (const relay_kernels *k = relay_kernels_available(&backend_n)[backend_i]; k != NULL; k = NULL)
 
+// Two backends that promise the same bits; false where this machine has no two.
+bool test_same_numerics(const relay_kernels **a, const relay_kernels **b);
+
 // Fails the test where a and b differ in a bit.
 void assert_same_bits(const float *a, const float *b, uint64_t n, const char *what);
 
