@@ -31,6 +31,7 @@ typedef struct row {
     const float *logits;
     uint32_t n;
     float max;
+    double temperature; // 1 where none is applied
     float inverse_temperature;
 } row;
 
@@ -298,8 +299,8 @@ static uint32_t draw(const row *r, cut c, float min_p, double u, double *runs, d
 // `total` is the sum of the weights of the row's first n_left ids.
 static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, relay_candidate *buffer,
                    relay_sample_result *out) {
-    const double log_total = log(total), scale = r->inverse_temperature;
-    out->logprob = (float)(((double)r->logits[out->token_id] - r->max) * scale - log_total);
+    const double log_total = log(total);
+    out->logprob = (float)(((double)r->logits[out->token_id] - r->max) / r->temperature - log_total);
     if (n_top == 0) return;
     out->rank = rank_of(r, out->token_id);
     uint32_t n;
@@ -311,14 +312,14 @@ static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, 
     out->n_top = n;
     for (uint32_t i = 0; i < n; i++) {
         out->top_ids[i] = buffer[i].id;
-        out->top_logprobs[i] = (float)(((double)buffer[i].logit - r->max) * scale - log_total);
+        out->top_logprobs[i] = (float)(((double)buffer[i].logit - r->max) / r->temperature - log_total);
     }
 }
 
 static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const float *logits, uint32_t n_vocab,
                        const relay_sample_params *p, const relay_token_count *counts, const uint32_t *masked) {
     memset(out, 0, sizeof *out);
-    row raw = {logits, n_vocab, 0, 1}, r = raw;
+    row raw = {logits, n_vocab, 0, 1, 1}, r = raw;
     if (!find_max(logits, n_vocab, &raw.max)) return;
     r.max = raw.max;
     if (p->n_counts != 0 || p->n_masked != 0) {
@@ -334,6 +335,7 @@ static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const 
         out->token_id = first_id_of(&r, r.max);
     } else {
         // The inverse of a temperature near 0 stays finite, so that the largest logit's weight is exp(0).
+        r.temperature = p->temperature;
         r.inverse_temperature = fminf(1 / p->temperature, 1e30f);
         double u = relay_philox_uniform(p->seed, p->position, p->sequence_index, RELAY_DRAW_TOKEN);
         out->token_id = draw(&r, truncation(&r, p, s->candidates), p->min_p, u, s->runs, &total, &n_left);

@@ -179,6 +179,37 @@ static void a_row_has_the_same_bits_beside_other_sequences(void **state) {
     }
 }
 
+// Scores that differ by hundreds, and grow from one segment to the next: exp of a difference taken the wrong way round
+// would be infinite.
+static void large_scores_do_not_overflow(void **state) {
+    enum { HEAD_DIM = 2, LENGTH = 700 };
+    FOR_EACH_BACKEND(k) {
+        relay_device *d = test_device(k, 2);
+        const test_cache_shape shape = {1, 1, HEAD_DIM, 0, RELAY_KV_F32, 1, {LENGTH}};
+        for (int sign = -1; sign <= 1; sign += 2) {
+            test_cache cache;
+            test_cache_init(&cache, k, d, &shape, 1);
+            for (uint32_t p = 0; p < LENGTH; p++) {
+                const uint32_t position[] = {p}, zero[] = {0};
+                const float key[] = {(float)(sign * (int)p), 0}, value[] = {(float)p, 1};
+                relay_rows row = {1, position, zero, cache.table_begin, cache.block_ids};
+                k->kv_store(d, &cache.pool, 0, key, value, &row);
+            }
+            const uint32_t position[] = {LENGTH - 1}, zero[] = {0};
+            const float q[] = {1, 0};
+            float out[HEAD_DIM];
+            relay_rows row = {1, position, zero, cache.table_begin, cache.block_ids};
+            k->attention(d, out, q, &cache.pool, 0, &row, 1, 1);
+            // The weights fall by e from one position to the next: the mean distance from the largest is 1 / (e - 1).
+            double expected = sign > 0 ? LENGTH - 1 - 1 / (exp(1) - 1) : 1 / (exp(1) - 1);
+            assert_true(fabs(out[0] - expected) < 1e-6 * LENGTH);
+            assert_true(fabsf(out[1] - 1) < 1e-6f);
+            test_cache_fini(&cache);
+        }
+        k->device_destroy(d);
+    }
+}
+
 // A later row of the same call whose keys and values are not numbers is nothing to the rows before it.
 static void a_row_does_not_see_what_comes_after_it(void **state) {
     FOR_EACH_BACKEND(k) {
@@ -283,6 +314,7 @@ int main(void) {
         cmocka_unit_test(results_are_near_the_reference),
         cmocka_unit_test(a_row_has_the_same_bits_for_any_chunk_placement_and_number_of_threads),
         cmocka_unit_test(a_row_has_the_same_bits_beside_other_sequences),
+        cmocka_unit_test(large_scores_do_not_overflow),
         cmocka_unit_test(a_row_does_not_see_what_comes_after_it),
         cmocka_unit_test(what_lies_before_the_window_is_not_touched),
         cmocka_unit_test(layers_and_heads_are_kept_apart),
