@@ -1,3 +1,6 @@
+// Words are read first and say which entries the flags have given; the environment fills in the others. Each kind of
+// value has one setter, which leaves the value alone unless the text is right, and one wording of what it wants, which
+// errors and --help share.
 #include "common/config.h"
 
 #include <ctype.h>

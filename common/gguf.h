@@ -43,6 +43,7 @@ const char *relay_ggml_type_name(uint32_t type);
 // Values a block and bytes a block; false for a type Relay does not read.
 bool relay_ggml_type_block(uint32_t type, uint32_t *block_values, uint32_t *block_bytes);
 
+// The file must not get shorter while it is open: what is read past its new end is SIGBUS.
 relay_code relay_gguf_open(relay_gguf **out, const char *path, relay_err *e) RELAY_NODISCARD;
 // From memory that outlives the object (tests, fuzzers).
 relay_code relay_gguf_open_memory(relay_gguf **out, const void *data, size_t len, relay_err *e) RELAY_NODISCARD;

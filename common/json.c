@@ -1,3 +1,4 @@
+// Three passes: the depth of nesting on the text, yyjson, and a walk over its result that looks for duplicate keys.
 #include "common/json.h"
 
 #include <stdbool.h>

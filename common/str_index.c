@@ -1,3 +1,4 @@
+// Linear probing from the low bits of XXH3's 64-bit hash.
 #include "common/str_index.h"
 
 #include <stdlib.h>
