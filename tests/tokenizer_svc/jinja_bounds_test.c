@@ -46,6 +46,10 @@ static void steps_are_counted(void **state) {
         "{% set l = range(1000) | list %}{{ l == l }}{% for a in range(999) %}{{ l == l }}{% endfor %}",
         "{{ ('x' * 99999) | replace('', 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy') }}",
         "{% for i in range(99999) if i < 0 %}{% endfor %}{% for i in range(99999) if i < 0 %}{% endfor %}",
+        "{% set a = 'ab' * 9999 ~ 'x' %}{% set b = 'ab' * 9999 ~ 'y' %}{% for i in range(999) %}{{ a == b }}{{ a < b }}"
+        "{{ a.startswith(b) }}{{ a.count('a') }}{{ {a: 1}[b] }}{% endfor %}",
+        "{% set n = '9' * 9999 ~ 'x' %}{% for i in range(999) %}{{ n | int }}{{ n | float }}{% endfor %}",
+        "{% for i in range(999) %}{% set x = [1] | map('nope') %}{% endfor %}",
         "{% set c = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' * 1000 %}{% for i in range(999) %}{{ c | trim('xa') }}{% "
         "endfor %}",
     };

@@ -32,7 +32,7 @@ bool jinja_attr_path_make(jinja_run *run, jinja_value attribute, jinja_attr_path
         int64_t index;
         if (!is_digits(path->parts[i])) continue;
         if (jinja_parse_int(path->parts[i], 10, &index) != JINJA_PARSED)
-            return jinja_fail(run, "'%.*s' is no index", (int)path->parts[i].len, path->parts[i].s);
+            return jinja_fail(run, "'%.*s' is no index", jinja_shown(path->parts[i].len), path->parts[i].s);
         path->parts[i] = jinja_int(index);
     }
     return true;

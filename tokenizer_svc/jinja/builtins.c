@@ -71,7 +71,8 @@ bool jinja_bind(jinja_run *run, const jinja_args *args, const char *what, const 
         uint32_t i = 0;
         while (i < n && !jinja_is_str(name, names[i], strlen(names[i])))
             i++;
-        if (i == n) return jinja_fail(run, "%s got an unexpected keyword argument '%.*s'", what, (int)name.len, name.s);
+        if (i == n)
+            return jinja_fail(run, "%s got an unexpected keyword argument '%.*s'", what, jinja_shown(name.len), name.s);
         if (out[i].kind != JINJA_MISSING) return jinja_fail(run, "%s got two values for argument '%s'", what, names[i]);
         out[i] = args->named[k].value;
     }

@@ -43,7 +43,7 @@ static bool add_star_star(jinja_run *run, jinja_frame *frame, const jinja_node *
         if (key.kind != JINJA_STR) return jinja_fail(run, "keywords must be strings");
         for (uint32_t k = 0; k < args->n_named; k++)
             if (jinja_is_str(key, args->named[k].key.s, args->named[k].key.len))
-                return jinja_fail(run, "got multiple values for keyword argument '%.*s'", (int)key.len, key.s);
+                return jinja_fail(run, "got multiple values for keyword argument '%.*s'", jinja_shown(key.len), key.s);
         all[args->n_named + i] = v.dict->pairs[i];
     }
     args->named = all;
@@ -89,7 +89,7 @@ bool jinja_macro_make(jinja_run *run, jinja_frame *frame, const jinja_node *node
 
 static bool fail_macro(jinja_run *run, const jinja_macro *macro, const char *what) {
     if (macro->name == NULL) return jinja_fail(run, "the body of the call block %s", what);
-    return jinja_fail(run, "macro '%.*s' %s", (int)macro->name_len, macro->name, what);
+    return jinja_fail(run, "macro '%.*s' %s", jinja_shown(macro->name_len), macro->name, what);
 }
 
 // Takes the argument of that name out of the named ones.
@@ -256,6 +256,6 @@ bool jinja_eval_filter_or_test(jinja_run *run, jinja_frame *frame, const jinja_n
     const jinja_builtin *function = node->call.function;
     if (function == NULL)
         return jinja_fail(run, "No %s named '%.*s' found", node->type == JINJA_N_FILTER ? "filter" : "test",
-                          (int)node->call.name.len, node->call.name.s);
+                          jinja_shown(node->call.name.len), node->call.name.s);
     return function->call(run, self, &space.args, out);
 }

@@ -54,8 +54,8 @@ bool jinja_equal(jinja_run *run, jinja_value a, jinja_value b, bool *equal) {
         break;
     case JINJA_STR:
     case JINJA_BIGINT:
+        ok = a.len != b.len || jinja_spend_bytes(run, a.len);
         *equal = a.len == b.len && memcmp(a.s, b.s, a.len) == 0;
-        ok = jinja_spend_bytes(run, *equal ? a.len : 0);
         break;
     case JINJA_LIST:
     case JINJA_TUPLE:
@@ -120,7 +120,9 @@ static bool order(jinja_run *run, jinja_value a, jinja_value b, const char *op, 
         return true;
     }
     if (a.kind == JINJA_STR && b.kind == JINJA_STR) { // UTF-8 sorts as its code points do
-        int c = memcmp(a.s, b.s, a.len < b.len ? a.len : b.len);
+        size_t common = a.len < b.len ? a.len : b.len;
+        if (!jinja_spend_bytes(run, common)) return false;
+        int c = memcmp(a.s, b.s, common);
         *result = c != 0 ? c : (a.len > b.len) - (a.len < b.len);
         return true;
     }

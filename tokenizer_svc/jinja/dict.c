@@ -41,6 +41,8 @@ static bool make_index(jinja_run *run, jinja_dict *d) {
 
 bool jinja_dict_get_text(jinja_run *run, jinja_dict *d, const char *key, size_t len, jinja_value **found) {
     *found = NULL;
+    // Long keys are compared to their ends by who makes them alike.
+    if (len > 64 && !jinja_spend_bytes(run, len * (d->n < 32 ? d->n : 32))) return false;
     if (d->n <= FEW || d->has_other_keys) {
         if (d->n > FEW && !jinja_spend(run, d->n / 4)) return false;
         for (uint32_t i = 0; i < d->n; i++) {
@@ -115,7 +117,7 @@ bool jinja_dict_set(jinja_run *run, jinja_dict *d, jinja_value key, jinja_value 
     // A dictionary that grows would make its index again and again: it is searched in the order of insertion until
     // then.
     if (key.kind == JINJA_STR && d->index == NULL) {
-        if (!jinja_spend(run, 1 + d->n / 4)) return false;
+        if (!jinja_spend(run, 1 + (uint64_t)d->n * (16 + key.len) / 64)) return false;
         found = NULL;
         for (uint32_t i = 0; i < d->n && found == NULL; i++)
             if (jinja_is_str(d->pairs[i].key, key.s, key.len)) found = &d->pairs[i].value;

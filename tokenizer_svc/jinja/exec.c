@@ -254,7 +254,7 @@ static outcome exec(jinja_run *run, jinja_frame *frame, const jinja_node *node) 
     case JINJA_N_CONTINUE:
         return CONTINUE;
     default:
-        ok = jinja_fail(run, "'%.*s': a chat template has no loader for other templates", (int)node->word.len,
+        ok = jinja_fail(run, "'%.*s': a chat template has no loader for other templates", jinja_shown(node->word.len),
                         node->word.s);
     }
     return ok ? DONE : FAILED;

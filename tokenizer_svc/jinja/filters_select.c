@@ -26,7 +26,7 @@ static bool prepare_selection(jinja_run *run, const jinja_args *args, selection 
     if (s->test == NULL) {
         jinja_value text;
         if (!jinja_to_str(run, name, &text)) return false;
-        return jinja_fail(run, "No test named '%.*s'", (int)text.len, text.s);
+        return jinja_fail(run, "No test named '%.*s'", jinja_shown(text.len), text.s);
     }
     s->test_args = (jinja_args){args->pos + used, args->n_pos - used, args->named, args->n_named};
     return true;
@@ -101,7 +101,7 @@ static bool map_filter(jinja_run *run, jinja_value self, const jinja_args *args,
     const jinja_builtin *filter = name.kind == JINJA_STR ? jinja_find_filter(name.s, name.len) : NULL;
     if (filter == NULL) {
         if (!jinja_to_str(run, name, &name)) return false;
-        return jinja_fail(run, "No filter named '%.*s'", (int)name.len, name.s);
+        return jinja_fail(run, "No filter named '%.*s'", jinja_shown(name.len), name.s);
     }
     jinja_args filter_args = {args->pos + 1, args->n_pos - 1, args->named, args->n_named};
     jinja_iter it;

@@ -35,7 +35,9 @@ static bool title(jinja_run *run, jinja_value self, const jinja_args *args, jinj
     jinja_value str, part;
     jinja_text t;
     jinja_text_init(&t, run);
-    if (!jinja_bind(run, args, "title", NULL, 0, 0, NULL) || !jinja_to_str(run, self, &str)) return false;
+    if (!jinja_bind(run, args, "title", NULL, 0, 0, NULL) || !jinja_to_str(run, self, &str) ||
+        !jinja_spend_chars(run, str.len))
+        return false;
     uint32_t cp;
     for (size_t i = 0; i < str.len;) {
         size_t first = relay_utf8_decode(str.s + i, str.len - i, &cp), end = i + first;
@@ -63,8 +65,7 @@ static bool trim(jinja_run *run, jinja_value self, const jinja_args *args, jinja
     jinja_value chars, str;
     if (!jinja_bind(run, args, "trim", names, 1, 0, &chars) || !jinja_to_str(run, self, &str)) return false;
     if (jinja_arg_is_given(chars) && !jinja_arg_str(run, chars, "trim", &chars)) return false;
-    *out = jinja_str_strip(str, chars, JINJA_STRIP_LEFT | JINJA_STRIP_RIGHT);
-    return jinja_spend_bytes(run, str.len);
+    return jinja_str_strip_spending(run, str, chars, JINJA_STRIP_LEFT | JINJA_STRIP_RIGHT, out);
 }
 
 static bool replace(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -187,8 +188,9 @@ static bool truncate(jinja_run *run, jinja_value self, const jinja_args *args, j
     return jinja_binary(run, JINJA_OP_ADD, parts[0], parts[1], out);
 }
 
-static void quote(jinja_text *t, jinja_value str, bool in_query) {
+static bool quote(jinja_text *t, jinja_value str, bool in_query) {
     static const char hex[] = "0123456789ABCDEF";
+    if (!jinja_spend_chars(t->run, str.len)) return false;
     for (size_t i = 0; i < str.len; i++) {
         uint8_t c = (uint8_t)str.s[i];
         char escaped[3] = {'%', hex[c >> 4], hex[c & 15]};
@@ -200,6 +202,7 @@ static void quote(jinja_text *t, jinja_value str, bool in_query) {
         else
             jinja_text_add(t, escaped, 3, jinja_origin_at(str, i));
     }
+    return !t->is_failed;
 }
 
 static bool quote_pair(jinja_run *run, jinja_text *t, jinja_value pair) {
@@ -208,12 +211,9 @@ static bool quote_pair(jinja_run *run, jinja_text *t, jinja_value pair) {
     if (!jinja_items(run, pair, &two, &n)) return false;
     if (n != 2) return jinja_fail(run, "urlencode: a pair has %u items", n);
     if (t->len > 0) jinja_text_add(t, "&", 1, JINJA_TEMPLATE);
-    if (!jinja_to_str(run, two[0], &str)) return false;
-    quote(t, str, true);
+    if (!jinja_to_str(run, two[0], &str) || !quote(t, str, true)) return false;
     jinja_text_add(t, "=", 1, JINJA_TEMPLATE);
-    if (!jinja_to_str(run, two[1], &str)) return false;
-    quote(t, str, true);
-    return !t->is_failed;
+    return jinja_to_str(run, two[1], &str) && quote(t, str, true);
 }
 
 static bool urlencode(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -222,9 +222,7 @@ static bool urlencode(jinja_run *run, jinja_value self, const jinja_args *args, 
     if (!jinja_bind(run, args, "urlencode", NULL, 0, 0, NULL)) return false;
     if (self.kind == JINJA_STR || !jinja_is_iterable(self)) {
         jinja_value str;
-        if (!jinja_to_str(run, self, &str)) return false;
-        quote(&t, str, false);
-        return jinja_text_finish(&t, out);
+        return jinja_to_str(run, self, &str) && quote(&t, str, false) && jinja_text_finish(&t, out);
     }
     jinja_dict_view items = {.dict = self.dict, .of = JINJA_ITEMS};
     if (self.kind == JINJA_DICT) self = (jinja_value){.kind = JINJA_DICT_VIEW, .origin = self.origin, .view = &items};
@@ -249,7 +247,7 @@ static bool wordcount(jinja_run *run, jinja_value self, const jinja_args *args, 
         in_word = is_word;
     }
     *out = jinja_int(n);
-    return jinja_spend_bytes(run, str.len);
+    return jinja_spend_chars(run, str.len);
 }
 
 const jinja_builtin jinja_text_filters[] = {

@@ -57,6 +57,7 @@ static bool to_int(jinja_run *run, jinja_value v, int64_t base, jinja_value *out
     }
     if (v.kind == JINJA_STR) {
         int64_t i;
+        if (!jinja_spend_chars(run, v.len)) return false;
         jinja_parsed parsed = jinja_parse_int(v, base, &i);
         if (parsed == JINJA_PARSE_TOO_LARGE) return jinja_fail(run, "an integer beyond 64 bits");
         if (parsed == JINJA_PARSED) {
@@ -105,6 +106,8 @@ static bool floating(jinja_run *run, jinja_value self, const jinja_args *args, j
     if (self.kind == JINJA_UNDEFINED) return jinja_fail_undefined(run, self);
     if (jinja_is_number(self))
         *out = jinja_float(jinja_as_float(self));
+    else if (!jinja_spend_chars(run, self.kind == JINJA_STR ? self.len : 0))
+        return false;
     else if (self.kind == JINJA_STR && jinja_parse_float(self, &f))
         *out = jinja_float(f);
     else if (self.kind == JINJA_BIGINT)

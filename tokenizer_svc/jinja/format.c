@@ -159,7 +159,7 @@ static bool percent_key(percent *p, jinja_value *v) {
     jinja_value *found;
     size_t len = p->at - 1 - begin;
     if (!jinja_dict_get_text(p->run, p->values.dict, p->format.s + begin, len, &found)) return false;
-    if (found == NULL) return jinja_fail(p->run, "no key '%.*s' for a format", (int)len, p->format.s + begin);
+    if (found == NULL) return jinja_fail(p->run, "no key '%.*s' for a format", jinja_shown(len), p->format.s + begin);
     *v = *found;
     return true;
 }
@@ -247,7 +247,7 @@ static bool braces_first(braces *b, jinja_value name, jinja_value *v) {
         *v = b->args->named[i].value;
         return true;
     }
-    return jinja_fail(b->run, "no argument '%.*s' for a format", (int)name.len, name.s);
+    return jinja_fail(b->run, "no argument '%.*s' for a format", jinja_shown(name.len), name.s);
 }
 
 // name.attribute[item]...

@@ -59,7 +59,7 @@ bool jinja_format_spec_parse(jinja_run *run, jinja_value text, jinja_format_spec
         if (at == digits) return jinja_fail(run, "Format specifier missing precision");
     }
     if (at < text.len && (uint8_t)text.s[at] < 0x80) spec->type = text.s[at++];
-    if (at < text.len) return jinja_fail(run, "Invalid format specifier '%.*s'", (int)text.len, text.s);
+    if (at < text.len) return jinja_fail(run, "Invalid format specifier '%.*s'", jinja_shown(text.len), text.s);
     return true;
 }
 

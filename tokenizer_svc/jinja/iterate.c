@@ -113,6 +113,8 @@ bool jinja_items_finish_lazily(jinja_items_builder *b, bool ok, jinja_value *out
     relay_err error = b->run->error;
     if (!ok && error.code != RELAY_INVALID_ARGUMENT) return false;
     if (!ok) b->run->has_failed = false;
+    // To make a message costs more than a step: its place in the template is looked for.
+    if (!ok && !jinja_spend_chars(b->run, 1024 + b->run->at)) return false;
     if (!jinja_generator_make(b->run, "generator", b->items, b->n, out)) return false;
     out->generator->has_error = !ok;
     out->generator->error = error;

@@ -6,8 +6,9 @@
 // an immutable sandbox with trim_blocks and lstrip_blocks, the loop controls, `{% generation %}`, raise_exception,
 // strftime_now and a tojson that is json.dumps(ensure_ascii=False).
 //
-// What is left out is refused when the template is compiled, by name: blocks and inheritance (a chat template has no
-// loader), autoescape, and the filters for web pages (wordwrap, urlize, striptags, pprint, random).
+// What is left out is refused when the template is compiled, by name: blocks (a chat template has no loader for what
+// would fill them), autoescape, and the filters for web pages (filesizeformat, pprint, random, striptags, urlize,
+// wordwrap, xmlattr). Integers have 64 bits; a larger one in a caller's JSON can be printed and nothing else.
 //
 // Names in this folder begin with jinja_ and not with relay_jinja_: nothing outside tokenizer_svc sees them.
 //
@@ -30,8 +31,9 @@ enum { JINJA_MAX_SOURCE = 256 << 10, JINJA_MAX_NESTING = 200 };
 relay_code jinja_template_compile(jinja_template **out, const char *source, size_t len, relay_err *e) RELAY_NODISCARD;
 void jinja_template_destroy(jinja_template *t);
 
-// What one render may cost. A step is a node evaluated, an item visited, or 64 bytes of text made or searched. Depth
-// counts calls inside calls: a level needs at most 1 KiB of the thread's stack.
+// What one render may cost. A step is a node evaluated, an item visited, 64 bytes of text copied or searched, or 8
+// looked at one by one: some 50 ns, so that the default is a second or two. Depth counts calls inside calls: a level
+// needs at most 1 KiB of the thread's stack.
 typedef struct jinja_limits {
     uint64_t max_steps;
     uint32_t max_depth;
@@ -42,7 +44,7 @@ typedef struct jinja_limits {
 #define JINJA_LIMITS_DEFAULT                                                                                           \
     (jinja_limits) {                                                                                                   \
         .max_steps = 20 * 1000 * 1000, .max_depth = 1000, .max_output_bytes = 16u << 20,                               \
-        .max_memory_bytes = 256u << 20                                                                                 \
+        .max_memory_bytes = 128u << 20                                                                                 \
     }
 
 jinja_run *jinja_run_create(const jinja_limits *limits);

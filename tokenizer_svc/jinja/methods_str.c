@@ -33,8 +33,7 @@ static bool strip_sides(jinja_run *run, jinja_value self, const jinja_args *args
     if (!jinja_only_positions(run, args, "strip", 0, 1)) return false;
     if (args->n_pos > 0 && args->pos[0].kind != JINJA_NONE && !jinja_arg_str(run, args->pos[0], "strip", &chars))
         return false;
-    *out = jinja_str_strip(self, chars, sides);
-    return jinja_spend_bytes(run, (uint64_t)(self.len - out->len) * (chars.kind == JINJA_STR ? chars.len + 1 : 1));
+    return jinja_str_strip_spending(run, self, chars, sides, out);
 }
 
 static bool strip(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -60,6 +59,7 @@ static bool remove_affix(jinja_run *run, jinja_value self, const jinja_args *arg
         !jinja_arg_str(run, args->pos[0], "removeprefix, removesuffix", &affix))
         return false;
     *out = self;
+    if (!jinja_spend_bytes(run, affix.len)) return false;
     if (affix.len > 0 && has_affix(self, affix, at_end))
         *out = jinja_str_part(self, at_end ? 0 : affix.len, self.len - affix.len);
     return true;
@@ -113,11 +113,12 @@ static bool starts_or_ends(jinja_run *run, jinja_value self, const jinja_args *a
     if (args->pos[0].kind == JINJA_TUPLE) {
         const jinja_list *all = args->pos[0].list;
         for (uint32_t i = 0; i < all->n && !matches; i++) {
-            if (!jinja_spend(run, 1) || !jinja_arg_str(run, all->items[i], what, &affix)) return false;
+            if (!jinja_arg_str(run, all->items[i], what, &affix) || !jinja_spend_bytes(run, affix.len)) return false;
             matches = !is_outside && has_affix(part, affix, at_end);
         }
     } else {
         if (!jinja_arg_str(run, args->pos[0], what, &affix)) return false;
+        if (!jinja_spend_bytes(run, affix.len)) return false;
         matches = !is_outside && has_affix(part, affix, at_end);
     }
     *out = jinja_bool(matches);
@@ -179,7 +180,7 @@ static bool count(jinja_run *run, jinja_value self, const jinja_args *args, jinj
             n++;
     }
     *out = jinja_int(n);
-    return true;
+    return jinja_spend(run, (uint64_t)n);
 }
 
 // ---- cutting and joining
@@ -338,6 +339,7 @@ static bool expandtabs(jinja_run *run, jinja_value self, const jinja_args *args,
     if (!jinja_bind(run, args, "expandtabs()", names, 1, 0, &size_value) ||
         !jinja_arg_int(run, size_value, "expandtabs", 8, &size))
         return false;
+    if (!jinja_spend_chars(run, self.len)) return false;
     for (size_t i = 0; i < self.len && !t.is_failed;) {
         uint32_t cp;
         size_t n = relay_utf8_decode(self.s + i, self.len - i, &cp);

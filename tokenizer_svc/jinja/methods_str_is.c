@@ -14,7 +14,7 @@ static bool is_ascii(uint32_t cp) {
 
 static bool check_call(jinja_run *run, jinja_value self, const jinja_args *args) {
     if (args->n_pos != 0 || args->n_named != 0) return jinja_fail(run, "takes no arguments");
-    return jinja_spend_bytes(run, self.len);
+    return jinja_spend_chars(run, self.len);
 }
 
 // Are all characters so? `of_nothing` is the answer for an empty string.

@@ -102,6 +102,21 @@ bool jinja_add_node(jinja_parser *p, jinja_nodes *nodes, jinja_node *node) {
     return true;
 }
 
+jinja_node *jinja_parse_fail(jinja_parser *p, uint32_t at, const char *what) {
+    jinja_compile_fail(p->c, at, "%s", what);
+    return NULL;
+}
+
+jinja_node *jinja_new_binary(jinja_parser *p, jinja_node_type type, uint8_t op, uint32_t at, jinja_node *left,
+                             jinja_node *right) {
+    jinja_node *node = left == NULL || right == NULL ? NULL : jinja_new_node(p, type, at);
+    if (node == NULL) return NULL;
+    node->op = op;
+    node->binary.left = left;
+    node->binary.right = right;
+    return node;
+}
+
 bool jinja_parser_enter(jinja_parser *p) {
     if (p->depth >= JINJA_MAX_NESTING)
         return jinja_compile_fail(p->c, p->token->at, "nests more than %d levels deep", JINJA_MAX_NESTING);
@@ -289,10 +304,15 @@ static jinja_node *parse_with(jinja_parser *p) {
     return parse_closed_body(p, &node->with.body, "endwith") ? node : NULL;
 }
 
+// Of one macro: they are compared with each other.
+enum { MAX_PARAMS = 256 };
+
 static bool parse_params(jinja_parser *p, jinja_params *params) {
     if (!jinja_expect_op(p, '(')) return false;
     while (!jinja_at_op(p, ')')) {
         if (params->names.n > 0 && !jinja_expect_op(p, ',')) return false;
+        if (params->names.n == MAX_PARAMS)
+            return jinja_compile_fail(p->c, p->token->at, "more than %d parameters", MAX_PARAMS);
         jinja_node *name = jinja_parse_target(p, JINJA_TARGET_ONE_NAME, NULL);
         for (uint32_t i = 0; name != NULL && i < params->names.n; i++) {
             jinja_name a = name->name.name, b = params->names.items[i]->name.name;

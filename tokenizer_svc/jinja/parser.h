@@ -10,7 +10,7 @@
 // Fills in c->t->body.
 bool jinja_parse(jinja_compiler *c, const jinja_token *tokens) RELAY_NODISCARD;
 
-// ---- between parser.c (statements) and parser_expr.c
+// ---- between parser.c (statements), parser_expr.c, parser_primary.c and parser_postfix.c
 
 typedef struct jinja_parser {
     jinja_compiler *c;
@@ -40,8 +40,19 @@ bool jinja_add_node(jinja_parser *p, jinja_nodes *nodes, jinja_node *node) RELAY
 bool jinja_parser_enter(jinja_parser *p) RELAY_NODISCARD;
 void jinja_parser_leave(jinja_parser *p);
 
-// These return NULL with the error set.
+// These return NULL with the error set; jinja_parse_fail does nothing else.
+jinja_node *jinja_parse_fail(jinja_parser *p, uint32_t at, const char *what);
+// NULL also if an operand is.
+jinja_node *jinja_new_binary(jinja_parser *p, jinja_node_type type, uint8_t op, uint32_t at, jinja_node *left,
+                             jinja_node *right) RELAY_NODISCARD;
 jinja_node *jinja_parse_expr(jinja_parser *p, bool with_condition) RELAY_NODISCARD;
+jinja_node *jinja_parse_primary(jinja_parser *p) RELAY_NODISCARD;
+jinja_node *jinja_parse_constant(jinja_parser *p) RELAY_NODISCARD;
+// Attributes, items and calls of `node`.
+jinja_node *jinja_parse_postfix(jinja_parser *p, jinja_node *node) RELAY_NODISCARD;
+// `is name args`; the current token is `is`.
+jinja_node *jinja_parse_test(jinja_parser *p, jinja_node *value) RELAY_NODISCARD;
+jinja_node *jinja_parse_call(jinja_parser *p, jinja_node *callee) RELAY_NODISCARD;
 // One expression, or several with commas as a tuple; `stop` is a name that ends it, or NULL.
 jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_condition, const char *stop) RELAY_NODISCARD;
 typedef enum jinja_target_kind {

@@ -56,7 +56,8 @@ size_t jinja_float_repr(double f, char *out) {
 }
 
 // A quoted string: in single quotes unless it has those and no double ones.
-static void add_quoted(jinja_text *t, jinja_value str) {
+static bool add_quoted(jinja_text *t, jinja_value str) {
+    if (!jinja_spend_chars(t->run, str.len)) return false;
     bool has_single = memchr(str.s, '\'', str.len) != NULL, has_double = memchr(str.s, '"', str.len) != NULL;
     char quote = has_single && !has_double ? '"' : '\'';
     uint8_t edge = str.origin == JINJA_TEMPLATE ? JINJA_TEMPLATE : JINJA_CALLER;
@@ -82,6 +83,7 @@ static void add_quoted(jinja_text *t, jinja_value str) {
     }
     jinja_text_add_part(t, str, done, str.len - done);
     jinja_text_add(t, &quote, 1, edge);
+    return !t->is_failed;
 }
 
 static void add(jinja_text *t, const char *s, uint8_t origin) {
@@ -161,8 +163,8 @@ static bool add_container(jinja_text *t, jinja_value v) {
         add(t, "<Macro ", origin);
         if (v.macro->name == NULL)
             add(t, "anonymous", origin);
-        else
-            add_quoted(t, jinja_str(v.macro->name, v.macro->name_len, JINJA_TEMPLATE));
+        else if (!add_quoted(t, jinja_str(v.macro->name, v.macro->name_len, JINJA_TEMPLATE)))
+            return false;
         add(t, ">", origin);
         return true;
     case JINJA_LOOP:
@@ -201,7 +203,7 @@ bool jinja_add_repr(jinja_text *t, jinja_value v) {
         break;
     case JINJA_STR:
         if (v.is_markup) add(t, "Markup(", v.origin == JINJA_TEMPLATE ? JINJA_TEMPLATE : JINJA_CALLER);
-        add_quoted(t, v);
+        if (!add_quoted(t, v)) return false;
         if (v.is_markup) add(t, ")", v.origin == JINJA_TEMPLATE ? JINJA_TEMPLATE : JINJA_CALLER);
         break;
     default: {

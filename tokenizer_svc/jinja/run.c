@@ -76,7 +76,7 @@ bool jinja_fail_text(jinja_run *run, jinja_value text) {
 }
 
 bool jinja_fail_undefined(jinja_run *run, jinja_value u) {
-    int len = (int)u.len;
+    int len = jinja_shown(u.len);
     switch ((jinja_undefined_reason)u.reason) {
     case JINJA_UNDEFINED_NAME:
         return jinja_fail(run, "'%.*s' is undefined", len, u.s);

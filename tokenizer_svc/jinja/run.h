@@ -59,9 +59,17 @@ static inline bool jinja_spend(jinja_run *run, uint64_t steps) {
     run->steps += steps;
     return __builtin_expect(run->steps <= run->limits.max_steps, 1) || jinja_fail_steps(run);
 }
-// For work over bytes.
+// For copying and searching.
 static inline bool jinja_spend_bytes(jinja_run *run, uint64_t bytes) {
     return jinja_spend(run, 1 + bytes / 64);
+}
+// For looking at characters one by one.
+static inline bool jinja_spend_chars(jinja_run *run, uint64_t bytes) {
+    return jinja_spend(run, 1 + bytes / 8);
+}
+// How much of a name or a text a message shows.
+static inline int jinja_shown(size_t len) {
+    return len < 160 ? (int)len : 160;
 }
 // Every function that recurses on values or calls goes in and out through these.
 static inline bool jinja_enter(jinja_run *run) {

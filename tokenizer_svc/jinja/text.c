@@ -228,6 +228,12 @@ static bool is_stripped(jinja_value str, size_t begin, size_t len, jinja_value c
     return jinja_is_space(cp);
 }
 
+bool jinja_str_strip_spending(jinja_run *run, jinja_value str, jinja_value chars, int sides, jinja_value *out) {
+    *out = jinja_str_strip(str, chars, sides);
+    uint64_t looked_at = 1 + str.len - out->len;
+    return jinja_spend_chars(run, chars.kind == JINJA_STR ? looked_at * (1 + chars.len / 8) : looked_at);
+}
+
 jinja_value jinja_str_strip(jinja_value str, jinja_value chars, int sides) {
     size_t begin = 0, end = str.len;
     while ((sides & JINJA_STRIP_LEFT) != 0 && begin < end) {
@@ -267,6 +273,7 @@ bool jinja_str_replace(jinja_run *run, jinja_value str, jinja_value old, jinja_v
     jinja_text t;
     jinja_text_init(&t, run);
     if (old.len == 0) {
+        if (!jinja_spend_chars(run, str.len)) return false;
         replace_nothing(&t, str, new_text, count);
     } else {
         size_t at = 0, hit;
@@ -275,6 +282,7 @@ bool jinja_str_replace(jinja_run *run, jinja_value str, jinja_value old, jinja_v
             jinja_text_add_value(&t, new_text);
             at = hit + old.len;
             if (count > 0) count--;
+            if (!jinja_spend(run, 1)) return false;
         }
         jinja_text_add_part(&t, str, at, str.len - at);
     }
@@ -366,9 +374,9 @@ static bool rsplit_words(pieces *p, jinja_value str, int64_t max_split) {
 bool jinja_str_split(jinja_run *run, jinja_value str, jinja_value separator, int64_t max_split, bool from_right,
                      jinja_value *out) {
     pieces p = {.run = run};
-    if (!jinja_spend_bytes(run, str.len)) return false;
-    bool ok;
-    if (separator.kind != JINJA_STR)
+    bool is_words = separator.kind != JINJA_STR, ok;
+    if (!(is_words ? jinja_spend_chars(run, str.len) : jinja_spend_bytes(run, str.len))) return false;
+    if (is_words)
         ok = from_right ? rsplit_words(&p, str, max_split) : split_words(&p, str, max_split);
     else if (separator.len == 0)
         return jinja_fail(run, "empty separator");
@@ -406,13 +414,14 @@ bool jinja_str_splitlines(jinja_run *run, jinja_value str, bool keep_ends, jinja
         begin = at;
     }
     if (begin < str.len && !add_piece(&p, jinja_str_part(str, begin, str.len - begin))) return false;
-    return jinja_spend_bytes(run, str.len) && jinja_list_wrap(run, JINJA_LIST, p.items, p.n, out);
+    return jinja_spend_chars(run, str.len) && jinja_list_wrap(run, JINJA_LIST, p.items, p.n, out);
 }
 
 bool jinja_str_escape(jinja_run *run, jinja_value str, jinja_value *out) {
     *out = str;
     out->is_markup = true;
     if (str.is_markup) return true;
+    if (!jinja_spend_chars(run, str.len)) return false;
     jinja_text t;
     jinja_text_init(&t, run);
     size_t done = 0;

@@ -1,4 +1,4 @@
-// Text with origins: building it, and what the language does to it. Private to this folder.
+// Text with origins: building it, and what the language does to it. Private to this folder and chat_template.c.
 //
 // Python counts characters, the bytes are UTF-8: functions say which they mean. Every function carries origins.
 #ifndef RELAY_TOKENIZER_SVC_JINJA_TEXT_H
@@ -49,6 +49,9 @@ size_t jinja_str_rfind(jinja_value str, jinja_value needle, size_t end);
 enum { JINJA_STRIP_LEFT = 1, JINJA_STRIP_RIGHT = 2 };
 // `chars` is a string of characters, or not a string: white space.
 jinja_value jinja_str_strip(jinja_value str, jinja_value chars, int sides);
+// The same in a run, which pays for it.
+bool jinja_str_strip_spending(jinja_run *run, jinja_value str, jinja_value chars, int sides,
+                              jinja_value *out) RELAY_NODISCARD;
 // All occurrences, or the first `count` if that is not negative.
 bool jinja_str_replace(jinja_run *run, jinja_value str, jinja_value old, jinja_value new_text, int64_t count,
                        jinja_value *out) RELAY_NODISCARD;

@@ -59,6 +59,7 @@ static jinja_case case_of(jinja_case to, uint32_t cp, bool is_first, bool is_in_
 bool jinja_str_case(jinja_run *run, jinja_value str, jinja_case to, jinja_value *out) {
     jinja_text t;
     jinja_text_init(&t, run);
+    if (!jinja_spend_chars(run, str.len)) return false;
     bool is_in_word = false;
     for (size_t i = 0; i < str.len && !t.is_failed;) {
         uint32_t cp, mapped[3];

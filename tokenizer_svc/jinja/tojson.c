@@ -47,7 +47,8 @@ static bool needs_look(uint8_t c, bool ensure_ascii) {
     return c < 0x20 || c == '"' || c == '\\' || (ensure_ascii && c >= 0x7F);
 }
 
-static void write_string(writer *w, jinja_value str) {
+static bool write_string(writer *w, jinja_value str) {
+    if (!jinja_spend_chars(w->t.run, str.len)) return false;
     uint8_t edge = str.origin == JINJA_TEMPLATE ? JINJA_TEMPLATE : JINJA_CALLER;
     put(w, "\"", edge);
     size_t done = 0;
@@ -67,6 +68,7 @@ static void write_string(writer *w, jinja_value str) {
     }
     jinja_text_add_part(&w->t, str, done, str.len - done);
     put(w, "\"", edge);
+    return true;
 }
 
 static bool write_number(writer *w, jinja_value v) {
@@ -117,8 +119,7 @@ static bool write_list(writer *w, jinja_value v) {
 static bool write_key(writer *w, jinja_value key) {
     switch ((jinja_kind)key.kind) {
     case JINJA_STR:
-        write_string(w, key);
-        return true;
+        return write_string(w, key);
     case JINJA_NONE:
     case JINJA_BOOL:
     case JINJA_INT:
@@ -176,7 +177,7 @@ static bool write_value(writer *w, jinja_value v) {
         ok = write_number(w, v);
         break;
     case JINJA_STR:
-        write_string(w, v);
+        ok = write_string(w, v);
         break;
     case JINJA_LIST:
     case JINJA_TUPLE:
