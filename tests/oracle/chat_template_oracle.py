@@ -354,7 +354,33 @@ def make_statements(rnd, depth, in_loop):
     return "".join(parts)
 
 
+def make_layout(rnd):
+    """Text and tags with all signs: what white space is left."""
+    parts, depth = [], 0
+    for _ in range(rnd.randrange(2, 14)):
+        left, right = rnd.choice(["", "", "-", "+"]), rnd.choice(["", "", "-", "+"])
+        kind = rnd.randrange(9)
+        if kind < 4:
+            parts.append("".join(rnd.choice([" ", "\n", "\t", "x", "\r\n", "\n\n", "  ", "\u00a0", "{", "%}"]) for _ in range(rnd.randrange(4))))
+        elif kind == 4:
+            parts.append(f"{{{{{left.replace('+', '')} 1 {right.replace('+', '')}}}}}")
+        elif kind == 5:
+            parts.append(f"{{#{left} c {right}#}}")
+        elif kind == 6:
+            parts.append(f"{{%{left} if true {right}%}}")
+            depth += 1
+        elif kind == 7 and depth > 0:
+            parts.append(f"{{%{left} endif {right}%}}")
+            depth -= 1
+        elif kind == 8:
+            inner = rnd.choice(["", " ", "\n a {{ x }} \n", "  "])
+            parts.append(f"{{%{left} raw {right.replace('+', '')}%}}{inner}{{%{rnd.choice(['', '-', '+'])} endraw {right}%}}")
+    return "".join(parts) + "".join(f"{{%{rnd.choice(['', '-'])} endif %}}" for _ in range(depth)) + rnd.choice(["", "\n", "\n\n", " \n "])
+
+
 def make_program(rnd):
+    if rnd.random() < 0.2:
+        return make_layout(rnd)
     if rnd.random() < 0.5:
         return " ".join(f"{{{{ {make_expression(rnd, 3)} }}}}" for _ in range(rnd.choice([1, 1, 2])))
     return make_statements(rnd, 3, False)
