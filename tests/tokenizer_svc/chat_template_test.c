@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,45 @@ static void knows_who_wrote_each_byte(void **state) {
     for (size_t i = 0; i < r.len; i++)
         assert_int_equal(r.is_template[i], from[i] - '0');
     relay_rendered_fini(&r);
+    relay_chat_template_destroy(t);
+    free(source);
+}
+
+// A compiled template is shared by all workers.
+typedef struct sharer {
+    const relay_chat_template *t;
+    const Relay__V1__Chat *chat;
+} sharer;
+
+static void *render_often(void *arg) {
+    const sharer *s = arg;
+    for (int i = 0; i < 50; i++) {
+        relay_rendered r;
+        relay_err e = {0};
+        assert_int_equal(relay_chat_template_render(s->t, s->chat, &TOKENS, &r, &e), RELAY_OK);
+        assert_memory_equal(r.text, "<|im_start|>system\nYou are Qwen", 31);
+        relay_rendered_fini(&r);
+    }
+    return NULL;
+}
+
+static void renders_in_many_threads(void **state) {
+    size_t len;
+    char *source = jinja_world_read_file(DATA "qwen2.5.jinja", &len);
+    world w = {0};
+    setup(&w);
+    say(&w, "user", "x");
+    SET(&w.chat, tools_json,
+        "[{\"a\": 1, \"b\": 2, \"c\": 3, \"d\": 4, \"e\": 5, \"f\": 6, \"g\": 7, \"h\": 8, \"i\": 9}]");
+    relay_chat_template *t;
+    relay_err e = {0};
+    assert_int_equal(relay_chat_template_compile(&t, source, len, &e), RELAY_OK);
+    sharer s = {t, &w.chat};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, render_often, &s), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
     relay_chat_template_destroy(t);
     free(source);
 }
@@ -334,6 +374,7 @@ int main(void) {
         cmocka_unit_test(renders_smollm2),
         cmocka_unit_test(renders_qwen_with_tools),
         cmocka_unit_test(knows_who_wrote_each_byte),
+        cmocka_unit_test(renders_in_many_threads),
         cmocka_unit_test(gives_messages_their_fields),
         cmocka_unit_test(gives_parts_as_a_list),
         cmocka_unit_test(has_no_key_for_a_field_that_is_not_set),
