@@ -27,6 +27,8 @@ void *relay_host_alloc(uint64_t bytes) {
     if (bytes == 0) return NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) out_of_memory(bytes);
+    // Where the system makes large pages unasked, touching one KV block would make 2 MiB resident.
+    madvise(p, bytes, MADV_NOHUGEPAGE);
     return p;
 }
 

@@ -79,7 +79,7 @@ static void pack_q8_0(uint8_t *q, const uint8_t *block) {
     }
 }
 
-// 256 values of a lane as 8 blocks; value(i) of the block `b` is unpacked by the caller into v[256].
+// The low nibbles of 256 values of a lane, as 8 blocks.
 static void put_super_nibbles(uint8_t *q, uint32_t quant_bytes, const uint8_t v[256]) {
     for (uint32_t b = 0; b < SUPER_BLOCKS; b++) {
         uint8_t nibbles[16];
