@@ -6,7 +6,7 @@ def _cached_repository_impl(ctx):
         cache = ctx.os.environ.get("HOME", "/root") + "/.cache/relay"
     folder = ctx.path(cache + "/" + ctx.attr.path)
     if not folder.exists:
-        fail("%s is missing: run scripts/setup, which lays it there" % folder)
+        fail("%s is missing: run `python3 scripts/fetch.py library %s`, which lays it there" % (folder, ctx.name))
     for entry in folder.readdir():
         ctx.symlink(entry, entry.basename)
     ctx.symlink(ctx.attr.build_file, "BUILD.bazel")

@@ -20,9 +20,6 @@ typedef struct chat_state {
     // The turns so far; texts owned.
     Relay__V1__ChatMessage turns[MAX_TURNS];
     size_t n_turns;
-    // Texts of /set, which the flags point to.
-    char *set_texts[RELAY_SAMPLING_FLAGS];
-    size_t n_set_texts;
 } chat_state;
 
 static volatile sig_atomic_t interrupted;
@@ -97,31 +94,22 @@ static void show_help(void) {
 }
 
 static void set_parameter(chat_state *c, char *args) {
-    char *name = strtok_r(args, " \t", &args);
-    char *value = strtok_r(NULL, "", &args);
+    char *rest = args;
+    char *name = strtok_r(rest, " \t", &rest);
     if (name == NULL) {
         fprintf(stderr, "relay chat: /set NAME VALUE\n");
         return;
     }
-    if (c->n_set_texts == RELAY_SAMPLING_FLAGS) {
-        fprintf(stderr, "relay chat: %d settings are the most\n", RELAY_SAMPLING_FLAGS);
-        return;
-    }
-    const char *text = value != NULL ? value + strspn(value, " \t") : "";
-    char *kept = relay_strndup(text, strlen(text));
+    const char *value = rest + strspn(rest, " \t");
     relay_err e;
-    if (relay_sampling_flags_set(&c->flags, name, kept, &e) == RELAY_OK) {
-        c->set_texts[c->n_set_texts++] = kept;
-        return;
-    }
-    free(kept);
-    fprintf(stderr, "relay chat: %s\n", e.message);
+    if (relay_sampling_flags_set(&c->flags, name, value, &e) != RELAY_OK)
+        fprintf(stderr, "relay chat: %s\n", e.message);
 }
 
 // Runs a line that begins with '/'. False: the chat ends.
 static bool command(chat_state *c, char *line, size_t system_turns) {
-    if (strncmp(line, "/set ", 5) == 0) {
-        set_parameter(c, line + 5);
+    if (strcmp(line, "/set") == 0 || strncmp(line, "/set ", 5) == 0) {
+        set_parameter(c, line + 4);
     } else if (strcmp(line, "/settings") == 0) {
         char *text = relay_sampling_flags_describe(&c->flags);
         puts(text[0] != 0 ? text : "nothing is set: the model's defaults");
@@ -135,7 +123,7 @@ static bool command(chat_state *c, char *line, size_t system_turns) {
     } else if (strcmp(line, "/quit") == 0) {
         return false;
     } else {
-        fprintf(stderr, "relay chat: there is no command %s; /help tells them\n", line);
+        fprintf(stderr, "relay chat: \"%s\" is no command; /help tells them\n", line);
     }
     return true;
 }
@@ -201,7 +189,7 @@ int relay_cli_chat(int argc, char **argv) {
     const relay_config config = {
         .program = "relay chat",
         .env_prefix = "RELAY",
-        .usage = "[flags]",
+        .usage = "[flags] [--stop TEXT]...",
         .summary = "A conversation: a line is a question, a line that begins with / a command (/help).",
         .entries = entries,
         .n_entries = sizeof entries / sizeof entries[0],
@@ -222,8 +210,7 @@ int relay_cli_chat(int argc, char **argv) {
     }
     if (exit_code == RELAY_EXIT_OK || exit_code == RELAY_EXIT_INTERRUPTED) exit_code = converse(c, system_turns);
     drop_turns(c, 0);
-    for (size_t i = 0; i < c->n_set_texts; i++)
-        free(c->set_texts[i]);
+    relay_sampling_flags_fini(&c->flags);
     relay_rpc_client_destroy(c->client);
     return exit_code;
 }

@@ -50,10 +50,9 @@ int relay_cli_generate(int argc, char **argv) {
     const relay_config config = {
         .program = "relay generate",
         .env_prefix = "RELAY",
-        .usage = "[flags] [PROMPT ...]",
-        .summary = "Answers a prompt: the words given, --file, or standard input. --stop TEXT, which may be given "
-                   "several times,\n"
-                   "ends the answer where it would hold TEXT.",
+        .usage = "[flags] [--stop TEXT]... [PROMPT ...]",
+        .summary = "Answers a prompt: the words given, --file, or standard input. --stop TEXT ends the answer where "
+                   "TEXT would come.",
         .entries = entries,
         .n_entries = sizeof entries / sizeof entries[0],
     };
@@ -114,6 +113,7 @@ int relay_cli_generate(int argc, char **argv) {
     fflush(stdout);
     if (stats && exit_code == RELAY_EXIT_OK) relay_generation_print_stats(&g, stderr);
 done:
+    relay_sampling_flags_fini(&flags);
     relay_buf_fini(&g.text);
     relay_rpc_client_destroy(g.client);
     free(prompt);

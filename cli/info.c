@@ -44,7 +44,7 @@ static int check_health(relay_rpc_client *client, const relay_cli_common *common
     return RELAY_EXIT_UNAVAILABLE;
 }
 
-// Prints every answer of one server, as `name.field: value` lines or as members of one JSON object.
+// Prints every answer of one server, as `NAME {JSON}` lines or as members of one JSON object.
 static int show(const relay_cli_common *common, const char *address, const question *questions, size_t n, bool as_json,
                 bool check) {
     relay_rpc_client *client;

@@ -1,4 +1,5 @@
 // `relay`: the command line tool, a gRPC client of both services.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,13 @@ static void print_help(FILE *f) {
           f);
 }
 
+// An answer that could not be written is a failure, whatever the server said.
+static int finish_output(int exit_code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
+    fprintf(stderr, "relay: standard output: %s\n", strerror(errno));
+    return exit_code != RELAY_EXIT_OK ? exit_code : RELAY_EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
@@ -35,7 +43,7 @@ int main(int argc, char **argv) {
         return RELAY_EXIT_OK;
     }
     for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+        if (strcmp(argv[1], commands[i].name) == 0) return finish_output(commands[i].run(argc - 1, argv + 1));
     fprintf(stderr, "relay: there is no command %s\n\n", argv[1]);
     print_help(stderr);
     return RELAY_EXIT_USAGE;

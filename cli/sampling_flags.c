@@ -43,7 +43,7 @@ static const struct flag {
     {MESSAGE_OUTPUT, "return_token_ids", "return-token-ids", RELAY_CONFIG_BOOL, NULL, "token ids beside the text"},
     {MESSAGE_OUTPUT, "echo", "echo", RELAY_CONFIG_BOOL, NULL, "the prompt's text first"},
     {MESSAGE_OUTPUT, "skip_special_tokens", "skip-special-tokens", RELAY_CONFIG_BOOL, NULL,
-     "default: they are skipped"},
+     "control tokens give no text; unset: they give none"},
     {MESSAGE_OUTPUT, "final_only", "final-only", RELAY_CONFIG_BOOL, NULL, "one message at the end"},
     {MESSAGE_REQUEST, "priority", "priority", RELAY_CONFIG_INT, "N", "higher runs first"},
     {MESSAGE_REQUEST, "time_limit_ms", "time-limit-ms", RELAY_CONFIG_INT, "MS", "ends with what there is"},
@@ -61,7 +61,13 @@ void relay_sampling_flags_init(relay_sampling_flags *flags, relay_config_entry *
             .help = table[i].help,
             .choices = strcmp(table[i].name, "logprob-mode") == 0 ? "raw|processed" : NULL,
             .was_set = &flags->is_set[i],
+            .has_no_default = true,
         };
+}
+
+void relay_sampling_flags_fini(relay_sampling_flags *flags) {
+    for (int i = 0; i < RELAY_SAMPLING_FLAGS; i++)
+        free(flags->owned[i]);
 }
 
 bool relay_sampling_flags_take_stops(relay_sampling_flags *flags, int *argc, char **argv) {
@@ -127,7 +133,9 @@ relay_code relay_sampling_flags_set(relay_sampling_flags *flags, const char *nam
             ok = parse_bool(value, &flags->values[i].boolean);
             break;
         default:
-            flags->values[i].text = value;
+            free(flags->owned[i]);
+            flags->owned[i] = relay_strndup(value, strlen(value));
+            flags->values[i].text = flags->owned[i];
         }
         if (ok) return RELAY_OK;
         flags->is_set[i] = false;

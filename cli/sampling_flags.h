@@ -23,6 +23,7 @@ typedef struct relay_sampling_flags {
         const char *text;
     } values[RELAY_SAMPLING_FLAGS];
     bool is_set[RELAY_SAMPLING_FLAGS];
+    char *owned[RELAY_SAMPLING_FLAGS]; // texts given to relay_sampling_flags_set
     // --stop, each time it is given
     ProtobufCBinaryData stop_strings[RELAY_CLI_MAX_STOPS];
     size_t n_stop_strings;
@@ -35,10 +36,11 @@ typedef struct relay_sampling_flags {
 
 // Fills `entries` with RELAY_SAMPLING_FLAGS flags that write into `flags`.
 void relay_sampling_flags_init(relay_sampling_flags *flags, relay_config_entry *entries);
+void relay_sampling_flags_fini(relay_sampling_flags *flags);
 // Takes every `--stop TEXT` out of argv, which may stand there several times. False when one lacks its text or there
 // are too many.
 bool relay_sampling_flags_take_stops(relay_sampling_flags *flags, int *argc, char **argv);
-// Sets one parameter by its flag's name, as `/set temperature 0.7` of a chat does; "" unsets it.
+// Sets one parameter by its flag's name, as `/set temperature 0.7` of a chat does; "" unsets it. The value is copied.
 relay_code relay_sampling_flags_set(relay_sampling_flags *flags, const char *name, const char *value, relay_err *e);
 // "temperature=0.7 top-k=40", of those that are set; the caller frees.
 char *relay_sampling_flags_describe(const relay_sampling_flags *flags);

@@ -50,7 +50,8 @@ int relay_cli_tokenize(int argc, char **argv) {
                                   .kind = RELAY_CONFIG_BOOL,
                                   .value = &add_special,
                                   .help = "BOS and EOS; unset: as the tokenizer's file says",
-                                  .was_set = &add_special_set};
+                                  .was_set = &add_special_set,
+                                  .has_no_default = true};
     own[3] = (relay_config_entry){.name = "parse-special-tokens",
                                   .kind = RELAY_CONFIG_BOOL,
                                   .value = &parse_special,

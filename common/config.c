@@ -204,19 +204,25 @@ static void put_entry_help(relay_buf *b, const relay_config *c, const relay_conf
 
     relay_buf text;
     relay_buf_init(&text, HELP_MAX_BYTES);
-    relay_buf_printf(&text, "%s (", entry->help);
+    relay_buf_puts(&text, entry->help);
+    const char *separator = " (";
     if (entry->choices != NULL || has_range(entry)) {
+        relay_buf_puts(&text, separator);
         put_wanted(&text, entry);
-        relay_buf_puts(&text, "; ");
+        separator = "; ";
     }
-    relay_buf_puts(&text, "default: ");
-    put_default(&text, entry);
+    if (!entry->has_no_default) {
+        relay_buf_printf(&text, "%sdefault: ", separator);
+        put_default(&text, entry);
+        separator = "; ";
+    }
     if (c->env_prefix != NULL) {
         char name[NAME_MAX_BYTES];
         env_name(c, entry, name);
-        relay_buf_printf(&text, "; %s", name);
+        relay_buf_printf(&text, "%s%s", separator, name);
+        separator = "; ";
     }
-    relay_buf_puts(&text, ")");
+    if (separator[0] == ';') relay_buf_putc(&text, ')');
     put_wrapped(b, text.data, HELP_COLUMN, HELP_COLUMN);
     relay_buf_fini(&text);
 }

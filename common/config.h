@@ -29,6 +29,7 @@ typedef struct relay_config_entry {
     const char *help;    // a sentence; range, default and variable are added
     const char *choices; // STRING only: "f16|f32", or NULL for any text
     bool *was_set;       // set to true when flag or environment gave it; may be NULL
+    bool has_no_default; // unset means something of its own: --help shows no default
 } relay_config_entry;
 
 typedef struct relay_config {

@@ -1,4 +1,4 @@
-# Shared by ./run, ./test and scripts/setup: steps that say what they do, packages, downloads. Sourced, not run.
+# Shared by ./run and ./test: steps that say what they do, packages, downloads. Sourced, not run.
 
 set -u -o pipefail
 

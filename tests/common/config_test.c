@@ -41,14 +41,16 @@ static relay_config_entry entries[N_ENTRIES];
 
 static relay_config config_for(settings *s) {
     const relay_config_entry table[N_ENTRIES] = {
-        {"max-queue", RELAY_CONFIG_INT, &s->queue, 1, 4096, "N", "Most requests that wait.", NULL, &s->queue_was_set},
-        {"any", RELAY_CONFIG_INT, &s->any, 0, 0, "N", "Any number.", NULL, NULL},
-        {"temperature", RELAY_CONFIG_FLOAT, &s->temperature, 0, 2, "T", "How free the choice is.", NULL, NULL},
-        {"scale", RELAY_CONFIG_FLOAT, &s->scale, 0, 0, "X", "Any number.", NULL, NULL},
-        {"kv-bytes", RELAY_CONFIG_BYTES, &s->kv_bytes, 1 << 20, 0x1p40, "SIZE", "Memory for the cache.", NULL, NULL},
-        {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, 0, 0, "TYPE", "Type of the cache.", "f16|f32", NULL},
-        {"model", RELAY_CONFIG_STRING, &s->model, 0, 0, "FILE", "The model.", NULL, NULL},
-        {"json", RELAY_CONFIG_BOOL, &s->json, 0, 0, NULL, "One JSON object a message.", NULL, &s->json_was_set},
+        {"max-queue", RELAY_CONFIG_INT, &s->queue, 1, 4096, "N", "Most requests that wait.", NULL, &s->queue_was_set,
+         false},
+        {"any", RELAY_CONFIG_INT, &s->any, 0, 0, "N", "Any number.", NULL, NULL, false},
+        {"temperature", RELAY_CONFIG_FLOAT, &s->temperature, 0, 2, "T", "How free the choice is.", NULL, NULL, false},
+        {"scale", RELAY_CONFIG_FLOAT, &s->scale, 0, 0, "X", "Any number.", NULL, NULL, true},
+        {"kv-bytes", RELAY_CONFIG_BYTES, &s->kv_bytes, 1 << 20, 0x1p40, "SIZE", "Memory for the cache.", NULL, NULL,
+         false},
+        {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, 0, 0, "TYPE", "Type of the cache.", "f16|f32", NULL, false},
+        {"model", RELAY_CONFIG_STRING, &s->model, 0, 0, "FILE", "The model.", NULL, NULL, false},
+        {"json", RELAY_CONFIG_BOOL, &s->json, 0, 0, NULL, "One JSON object a message.", NULL, &s->json_was_set, false},
     };
     memcpy(entries, table, sizeof table);
     return (relay_config){.program = "relay-test",

@@ -198,3 +198,23 @@ def test_control_c_ends_generate(services):
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=20)
     assert p.returncode == 130
+
+
+def test_a_full_disk_is_an_error(services):
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([RELAY, "tokenize", "--server", services[1].address, "hello"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert p.returncode == 1 and "standard output" in p.stderr
+
+
+def test_help_shows_a_default_only_where_there_is_one():
+    text = run(RELAY, "generate", "--help").stdout
+    assert "--stop TEXT" in text and "default: 127.0.0.1:50051" in text
+    temperature = text.split("--temperature")[1].split("--top-k")[0]
+    assert "RELAY_TEMPERATURE" in temperature and "default" not in temperature
+
+
+def test_chat_takes_any_number_of_settings(services):
+    commands = "".join("/set temperature 0.%d\n" % (i % 10) for i in range(60)) + "/set sequence-id a\n/set\n/undo\n/undo x\n/settings\n"
+    done = relay(services, "chat", input=commands)
+    assert "temperature=0.9" in done.stdout and "sequence-id=a" in done.stdout
+    assert done.stderr == 'relay chat: /set NAME VALUE\nrelay chat: "/undo x" is no command; /help tells them\n'

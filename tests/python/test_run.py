@@ -77,3 +77,8 @@ def test_chats_on_a_terminal():
     except OSError:
         pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_file_is_found_from_where_the_caller_stands():
+    done = run(ROOT / "run", "--model", SMOLLM2.name, "Hello", cwd=SMOLLM2.parent, stdin=subprocess.DEVNULL, timeout=300)
+    assert re.search(SUMMARY, done.stderr)
