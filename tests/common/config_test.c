@@ -255,6 +255,7 @@ static void help_shows_every_flag_with_range_default_and_variable(void **state) 
         "\n                            RELAY_TEST_MAX_QUEUE)\n",
         "\n  --any N                   Any number. (default: -1; RELAY_TEST_ANY)\n",
         "(a number from 0 to 2; default: 0.7;",
+        "\n  --scale X                 Any number. (RELAY_TEST_SCALE)\n",
         "default: 1GiB; RELAY_TEST_KV_BYTES)",
         "(one of f16|f32; default: f16; RELAY_TEST_KV_TYPE)",
         "\n  --model FILE              The model. (default: none; RELAY_TEST_MODEL)\n",
