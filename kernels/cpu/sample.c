@@ -300,7 +300,7 @@ static uint32_t draw(const row *r, cut c, float min_p, double u, double *runs, d
 static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, relay_candidate *buffer,
                    relay_sample_result *out) {
     const double log_total = log(total);
-    out->logprob = (float)(((double)r->logits[out->token_id] - r->max) / r->temperature - log_total);
+    out->logprob = relay_sampling_logprob(r->logits[out->token_id], r->max, r->temperature, log_total);
     if (n_top == 0) return;
     out->rank = rank_of(r, out->token_id);
     uint32_t n;
@@ -312,7 +312,7 @@ static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, 
     out->n_top = n;
     for (uint32_t i = 0; i < n; i++) {
         out->top_ids[i] = buffer[i].id;
-        out->top_logprobs[i] = (float)(((double)buffer[i].logit - r->max) / r->temperature - log_total);
+        out->top_logprobs[i] = relay_sampling_logprob(buffer[i].logit, r->max, r->temperature, log_total);
     }
 }
 

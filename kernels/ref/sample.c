@@ -83,13 +83,13 @@ static void report(const scratch *s, uint32_t n, double total, double temperatur
     const double max = s->sorted[0].logit, log_total = log(total);
     for (uint32_t i = 0; i < n; i++) {
         if (s->sorted[i].id != r->token_id) continue;
-        r->logprob = (float)((s->sorted[i].logit - max) / temperature - log_total);
+        r->logprob = relay_sampling_logprob(s->sorted[i].logit, max, temperature, log_total);
         if (n_top > 0) r->rank = i + 1;
     }
     for (; r->n_top < n_top && r->n_top < n; r->n_top++) {
         if (s->sorted[r->n_top].logit == -INFINITY) break;
         r->top_ids[r->n_top] = s->sorted[r->n_top].id;
-        r->top_logprobs[r->n_top] = (float)((s->sorted[r->n_top].logit - max) / temperature - log_total);
+        r->top_logprobs[r->n_top] = relay_sampling_logprob(s->sorted[r->n_top].logit, max, temperature, log_total);
     }
 }
 

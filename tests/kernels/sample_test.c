@@ -1,4 +1,5 @@
 // The sampling operation of every backend against its definition in kernels.h, written down once more here in float64.
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +117,8 @@ static uint32_t place_in(const uint32_t *order, uint32_t id) {
 }
 
 static void assert_logprob(float got, double expected) {
-    if (got == (float)expected) return; // -infinity too: of a weight of 0
+    if (isfinite(expected)) expected = fmax(expected, -FLT_MAX); // that of a finite logit is told as finite
+    if (got == (float)expected) return;
     if (!(fabs(got - expected) <= 2e-6 * fmax(1, fabs(expected)))) fail_msg("logprob %.9g, not %.9g", got, expected);
 }
 
@@ -360,6 +362,36 @@ static void rows_that_are_not_finite_say_so(void **state) {
     }
 }
 
+static void the_smallest_parameters_leave_a_row_finite(void **state) {
+    enum { N = 35 };
+    const relay_token_count counts[] = {{30, 1, 0}, {3, 0, 2}, {0, 5, 5}, {34, 0, 0}};
+    const float smallest[] = {1, 1e-38f, 1e-45f};
+    FOR_EACH_BACKEND(k) {
+        relay_device *d = test_device(k, 1);
+        float logits[N];
+        for (uint32_t i = 0; i < N; i++)
+            logits[i] = (float)i - 10;
+        for (uint32_t at = 1; at < 27; at++) {
+            relay_sample_params p = plain;
+            p.repetition_penalty = smallest[at % 3];
+            p.temperature = at / 9 == 0 ? 0 : smallest[at / 9];
+            p.logprob_mode = at / 3 % 3;
+            p.frequency_penalty = p.presence_penalty = at % 2 ? 2 : -2;
+            p.n_counts = 4;
+            p.n_top = 3;
+            relay_sample_result r;
+            k->sample(d, &r, logits, N, &p, counts, NULL, 1);
+            assert_true(r.is_finite);
+            // The penalty makes the penalized positive logit the largest there can be.
+            assert_int_equal(r.token_id, at % 3 == 0 ? 34 : 30);
+            assert_true(isfinite(r.logprob));
+            for (uint32_t i = 0; i < r.n_top; i++)
+                assert_true(isfinite(r.top_logprobs[i]));
+        }
+        k->device_destroy(d);
+    }
+}
+
 static void a_draw_depends_on_seed_position_and_index_alone(void **state) {
     enum { N = 3000, ROWS = 33 };
     test_rng r = {80};
@@ -416,6 +448,7 @@ int main(void) {
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(equal_logits_rank_by_id),
         cmocka_unit_test(rows_that_are_not_finite_say_so),
+        cmocka_unit_test(the_smallest_parameters_leave_a_row_finite),
         cmocka_unit_test(a_draw_depends_on_seed_position_and_index_alone),
         cmocka_unit_test(backends_with_the_same_numerics_give_the_same_bits),
     };
