@@ -63,13 +63,6 @@ void relay_buf_printf(relay_buf *b, const char *fmt, ...) {
     va_end(again);
 }
 
-void relay_buf_drop_front(relay_buf *b, size_t n) {
-    RELAY_ASSERT(n <= b->len);
-    if (n == 0) return;
-    memmove(b->data, b->data + n, b->len - n + 1);
-    b->len -= n;
-}
-
 char *relay_buf_take(relay_buf *b, size_t *len) {
     char *data = b->data != NULL ? b->data : relay_calloc(1, 1);
     if (len != NULL) *len = b->len;

@@ -28,8 +28,6 @@ void relay_buf_append(relay_buf *b, const void *data, size_t len);
 void relay_buf_puts(relay_buf *b, const char *s);
 void relay_buf_putc(relay_buf *b, char c);
 void relay_buf_printf(relay_buf *b, const char *fmt, ...) RELAY_PRINTF(2, 3);
-// Takes the first `n` bytes away; n <= len.
-void relay_buf_drop_front(relay_buf *b, size_t n);
 // Gives the bytes to the caller, who frees them (never NULL, NUL behind the end); the buffer is as after init.
 char *relay_buf_take(relay_buf *b, size_t *len);
 // The bytes as a JSON string with its quotes. `s` must be valid UTF-8.

@@ -10,8 +10,8 @@
 enum { NONE = UINT32_MAX };
 
 typedef struct block {
-    uint32_t holders;
     uint32_t below; // while free: the next free block, or NONE
+    bool is_held;
 } block;
 
 struct relay_block_pool {
@@ -56,18 +56,13 @@ uint32_t relay_block_pool_take(relay_block_pool *p) {
         id = p->n_touched++;
     }
     p->n_free--;
-    p->blocks[id].holders = 1;
+    p->blocks[id].is_held = true;
     return id;
 }
 
-void relay_block_pool_hold(relay_block_pool *p, uint32_t id) {
-    RELAY_ASSERT(id < p->n_touched && p->blocks[id].holders > 0);
-    p->blocks[id].holders++;
-}
-
 void relay_block_pool_release(relay_block_pool *p, uint32_t id) {
-    RELAY_ASSERT(id < p->n_touched && p->blocks[id].holders > 0);
-    if (--p->blocks[id].holders > 0) return;
+    RELAY_ASSERT(id < p->n_touched && p->blocks[id].is_held);
+    p->blocks[id].is_held = false;
     p->blocks[id].below = p->top;
     p->top = id;
     p->n_free++;
@@ -77,15 +72,15 @@ const char *relay_block_pool_check(const relay_block_pool *p, const uint32_t *ho
     uint32_t n_free = p->n_blocks - p->n_touched;
     for (uint32_t id = p->top; id != NONE; id = p->blocks[id].below) {
         if (id >= p->n_touched) return "a block on the free stack was never taken";
-        if (p->blocks[id].holders != 0) return "a block on the free stack is held";
+        if (p->blocks[id].is_held) return "a block on the free stack is held";
         if (++n_free > p->n_blocks) return "the free stack runs in a circle";
     }
     if (n_free != p->n_free) return "the count of free blocks is not how many there are";
     uint32_t n_held = 0;
     for (uint32_t id = 0; id < p->n_blocks; id++) {
-        if (p->blocks[id].holders != 0) n_held++;
-        if (holders != NULL && p->blocks[id].holders != holders[id])
-            return "a block's count is not how often it is held";
+        if (p->blocks[id].is_held) n_held++;
+        if (holders != NULL && (p->blocks[id].is_held ? 1 : 0) != holders[id])
+            return "a block is not held as often as it was taken";
     }
     if (n_free + n_held != p->n_blocks) return "a block is neither free nor held";
     return NULL;

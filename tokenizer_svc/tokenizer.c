@@ -107,10 +107,6 @@ void relay_tokenizer_destroy(relay_tokenizer *t) {
     free(t);
 }
 
-const relay_vocab *relay_tokenizer_vocab(const relay_tokenizer *t) {
-    return t->vocab;
-}
-
 const char *relay_tokenizer_family(const relay_tokenizer *t) {
     return t->family;
 }

@@ -20,7 +20,6 @@ typedef struct relay_tokenizer relay_tokenizer;
 relay_code relay_tokenizer_load_gguf(relay_tokenizer **out, const relay_gguf *g, const relay_vocab *vocab,
                                      relay_err *e) RELAY_NODISCARD;
 void relay_tokenizer_destroy(relay_tokenizer *t);
-const relay_vocab *relay_tokenizer_vocab(const relay_tokenizer *t);
 const char *relay_tokenizer_family(const relay_tokenizer *t); // "byte-level BPE (qwen2)"
 bool relay_tokenizer_adds_bos(const relay_tokenizer *t);
 

@@ -18,11 +18,8 @@ static void a_buffer_holds_what_is_appended(void **state) {
     relay_buf_append(&b, NULL, 0);
     assert_int_equal(b.len, 16);
     assert_memory_equal(b.data, "tokens=42 of a\0b", 17); // with the NUL behind it
-    relay_buf_drop_front(&b, 7);
-    assert_memory_equal(b.data, "42 of a\0b", 10);
-    relay_buf_drop_front(&b, 9);
+    relay_buf_clear(&b);
     assert_int_equal(b.len, 0);
-    relay_buf_drop_front(&b, 0);
     for (int i = 0; i < 1000; i++)
         relay_buf_putc(&b, (char)('a' + i % 26));
     assert_false(b.is_failed);

@@ -46,11 +46,9 @@ static void touches_a_fresh_block_only_when_no_used_one_is_free(void **state) {
     relay_block_pool_destroy(p);
 }
 
-static void a_block_is_free_when_its_last_holder_lets_go(void **state) {
+static void a_block_is_free_when_its_holder_lets_go(void **state) {
     relay_block_pool *p = relay_block_pool_create(2);
     uint32_t id = relay_block_pool_take(p);
-    relay_block_pool_hold(p, id);
-    relay_block_pool_release(p, id);
     assert_int_equal(relay_block_pool_free(p), 1);
     expect_sound(p, NULL);
     relay_block_pool_release(p, id);
@@ -83,12 +81,10 @@ static void any_history_keeps_it_sound(void **state) {
             assert_int_equal(holders[id], 0);
             holders[id] = 1;
             n_held++;
-        } else if (holders[id] > 0 && rand() % 3 == 0) {
-            relay_block_pool_hold(p, id);
-            holders[id]++;
         } else if (holders[id] > 0) {
             relay_block_pool_release(p, id);
-            if (--holders[id] == 0) n_held--;
+            holders[id] = 0;
+            n_held--;
         }
         if (n_held > most_held) most_held = n_held;
         assert_int_equal(relay_block_pool_free(p), N - n_held);
@@ -106,7 +102,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_every_block_once),
         cmocka_unit_test(touches_a_fresh_block_only_when_no_used_one_is_free),
-        cmocka_unit_test(a_block_is_free_when_its_last_holder_lets_go),
+        cmocka_unit_test(a_block_is_free_when_its_holder_lets_go),
         cmocka_unit_test(the_check_finds_a_wrong_count),
         cmocka_unit_test(any_history_keeps_it_sound),
         cmocka_unit_test(destroying_none_is_fine),
