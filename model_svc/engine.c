@@ -54,13 +54,13 @@ struct relay_engine {
 
     // From the engine to everyone.
     relay_snapshot *snapshot;    // of a told
-    _Atomic int64_t progress_at; // the end of the last step, or of the last look around
+    _Atomic int64_t progress_at; // the last step's begin or end, or the last look around
     _Atomic bool is_asleep;
 
     _Atomic bool is_stopping; // from stop() to the engine
 };
 
-// How things stand after a step or a look around, for everyone to see.
+// How things stand as a step begins, after one, and after a look around, for everyone to see.
 static void tell_state(relay_engine *en) {
     relay_scheduler_state state;
     relay_scheduler_get_state(en->scheduler, &state);
@@ -73,7 +73,8 @@ static void tell_state(relay_engine *en) {
                  .free_blocks = state.total_blocks - state.used_blocks,
                  .used_blocks = state.used_blocks,
                  .total_blocks = state.total_blocks,
-                 .used_slots = state.used_slots},
+                 .used_slots = state.used_slots,
+                 .unix_ms = relay_unix_ms()},
         .rate = relay_token_rate_get(&en->rate, state.decode_tokens, en->now),
     };
     for (uint32_t g = 0; g < en->opts.n_groups; g++) {
@@ -161,6 +162,7 @@ static void take_commands(relay_engine *en, uint32_t max) {
 static bool run_step(relay_engine *en) {
     relay_mono_us began = en->now;
     if (!relay_scheduler_fill(en->scheduler, en->step, en->now)) return false;
+    tell_state(en); // who waits for this step, maybe for long, is running now
     en->opts.model_ops->submit(en->opts.model, en->step);
     en->opts.model_ops->complete(en->opts.model, en->results);
     en->now = relay_mono_now();

@@ -34,12 +34,11 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
     m->finished[RELAY_FINISH_CONTEXT_FULL] = requests(r, "code=\"OK\",reason=\"CONTEXT_FULL\"");
     m->finished[RELAY_FINISH_TIME_LIMIT] = requests(r, "code=\"OK\",reason=\"TIME_LIMIT\"");
     m->finished[RELAY_FINISH_CANCELLED] = requests(r, "code=\"CANCELLED\",reason=\"CANCELLED\"");
-    m->finished[RELAY_FINISH_DRAINED] = requests(r, "code=\"UNAVAILABLE\",reason=\"DRAINED\"");
+    m->finished[RELAY_FINISH_DRAINED] = requests(r, "code=\"OK\",reason=\"DRAINED\"");
     m->late = requests(r, "code=\"DEADLINE_EXCEEDED\",reason=\"\"");
     m->broken = requests(r, "code=\"INTERNAL\",reason=\"\"");
     m->rejected = relay_metrics_counter(r, "relay_rejected_total", "Requests refused because the queue was full.",
                                         "cause=\"queue_full\"");
-    m->cancelled = relay_metrics_counter(r, "relay_cancelled_total", "Requests that were cancelled.", NULL);
     m->step_seconds = latency(r, "relay_step_seconds", "Time of one engine step.");
     m->batch_tokens = relay_metrics_histogram(r, "relay_batch_tokens", "Rows of one engine step.", NULL, batch_bounds,
                                               sizeof batch_bounds / sizeof batch_bounds[0]);
@@ -72,7 +71,6 @@ void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q
         break;
     case RELAY_EVENT_FINISHED:
         relay_counter_add(m->finished[ev->finish], 1);
-        if (ev->finish == RELAY_FINISH_CANCELLED) relay_counter_add(m->cancelled, 1);
         relay_histogram_observe(m->request_seconds, seconds(received, now));
         break;
     case RELAY_EVENT_FAILED:

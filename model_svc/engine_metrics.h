@@ -14,7 +14,7 @@ typedef struct relay_engine_metrics {
     relay_counter *prefill_tokens, *decode_tokens, *preemptions;
     relay_counter *finished[RELAY_FINISH_DRAINED + 1]; // by reason
     relay_counter *late, *broken;                      // FAILED with DEADLINE_EXCEEDED, INTERNAL
-    relay_counter *rejected, *cancelled;
+    relay_counter *rejected;
     relay_histogram *step_seconds, *batch_tokens;
     relay_histogram *time_to_first_token, *inter_token_latency, *queue_time, *request_seconds;
     relay_scheduler_state last; // what the counters have been told

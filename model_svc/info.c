@@ -16,7 +16,7 @@ void relay_load_message(Relay__V1__Load *out, const relay_engine_load *load) {
     RELAY_SET(out, leased_sequences, 0); // lease_ms is refused
     RELAY_SET(out, draining, load->is_draining);
     RELAY_SET(out, tokens_per_second, load->tokens_per_second);
-    RELAY_SET(out, snapshot_unix_ms, relay_unix_ms());
+    RELAY_SET(out, snapshot_unix_ms, load->unix_ms);
 }
 
 void relay_model_info_message(relay_serving *v) {

@@ -21,7 +21,7 @@ void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *
         out->touched_blocks += out->group_touched_blocks[g];
     }
     for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        out->used_slots += (uint64_t)q->n_computed * s->opts.n_groups;
+        out->used_slots += ((uint64_t)q->n_computed + q->n_scheduled) * s->opts.n_groups;
     }
 }
 

@@ -152,6 +152,56 @@ static void expect_metric(relay_metrics *m, const char *line) {
     relay_buf_fini(&b);
 }
 
+static void a_step_that_runs_is_told_from_its_begin(void **state) {
+    engine_world w;
+    relay_engine_opts opts = engine_roomy;
+    opts.metrics = relay_metrics_create();
+    engine_world_init(&w, &opts);
+    wait_until_asleep(&w);
+    usleep(300000); // long idle is no hang of the step after it
+    uint64_t idle_at = engine_load(&w).unix_ms;
+    engine_let_run(&w, 0);
+    uint64_t before = relay_unix_ms();
+    engine_request *r = engine_submit_new(&w, 50, 2, 1);
+    engine_wait_for_held_step(&w);
+    assert_true(relay_engine_is_alive(w.engine, 250000));
+    relay_engine_load first = engine_load(&w);
+    assert_int_equal(first.running, 1);
+    assert_int_equal(first.waiting, 0);
+    assert_int_equal(first.used_blocks, 4);
+    assert_int_equal(first.used_slots, 50);
+    assert_true(idle_at < before && first.unix_ms >= before);
+    expect_metric(opts.metrics, "relay_requests_running 1\n");
+    expect_metric(opts.metrics, "relay_kv_cache_used_blocks 4\n");
+    expect_metric(opts.metrics, "relay_prefill_tokens_total 0\n");
+    usleep(20000);
+    assert_int_equal(engine_load(&w).unix_ms, first.unix_ms); // the snapshot's time, not the call's
+    engine_let_run(&w, UINT64_MAX);
+    engine_wait_for_end(r);
+    engine_wait_until_idle(&w);
+    assert_true(engine_load(&w).unix_ms >= first.unix_ms + 20);
+    engine_world_fini(&w);
+    engine_request_destroy(r);
+    relay_metrics_destroy(opts.metrics);
+}
+
+static void drained_ones_end_well(void **state) {
+    engine_world w;
+    relay_engine_opts opts = engine_roomy;
+    opts.metrics = relay_metrics_create();
+    engine_world_init(&w, &opts);
+    engine_request *r = engine_request_create(&w, 10, 8, 1);
+    r->request.initial_credit = 2;
+    relay_err e;
+    assert_int_equal(engine_request_submit(r, &e), RELAY_OK);
+    engine_wait_for_tokens(r, 2);
+    relay_engine_stop(w.engine);
+    engine_world_fini(&w);
+    expect_metric(opts.metrics, "relay_requests_total{code=\"OK\",reason=\"DRAINED\"} 1\n");
+    engine_request_destroy(r);
+    relay_metrics_destroy(opts.metrics);
+}
+
 static void metrics_say_what_happened(void **state) {
     engine_world w;
     relay_engine_opts opts = engine_roomy;
@@ -182,7 +232,6 @@ static void metrics_say_what_happened(void **state) {
     expect_metric(opts.metrics, "relay_prefill_tokens_total 150\n");
     expect_metric(opts.metrics, "relay_decode_tokens_total 23\n");
     expect_metric(opts.metrics, "relay_preemptions_total 0\n");
-    expect_metric(opts.metrics, "relay_cancelled_total 1\n");
     expect_metric(opts.metrics, "relay_requests_total{code=\"OK\",reason=\"MAX_NEW_TOKENS\"} 1\n");
     expect_metric(opts.metrics, "relay_requests_total{code=\"CANCELLED\",reason=\"CANCELLED\"} 1\n");
     expect_metric(opts.metrics, "relay_time_to_first_token_seconds_count 2\n");
@@ -232,6 +281,8 @@ int main(void) {
         cmocka_unit_test(it_is_alive_unless_a_step_hangs),
         cmocka_unit_test(it_sleeps_when_nobody_can_move),
         cmocka_unit_test(the_load_is_that_of_one_moment),
+        cmocka_unit_test(a_step_that_runs_is_told_from_its_begin),
+        cmocka_unit_test(drained_ones_end_well),
         cmocka_unit_test(metrics_say_what_happened),
         cmocka_unit_test(settings_without_a_bound_are_refused),
     };
