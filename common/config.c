@@ -41,6 +41,10 @@ static void put_wanted(relay_buf *b, const relay_config_entry *entry) {
     case RELAY_CONFIG_STRING:
         relay_buf_printf(b, "one of %s", entry->choices != NULL ? entry->choices : "");
         return;
+    case RELAY_CONFIG_ADDRESS:
+        relay_buf_puts(b, "HOST:PORT or [IPV6]:PORT, the port from 0 to 65535");
+        if (entry->may_be_empty) relay_buf_puts(b, ", or empty");
+        return;
     case RELAY_CONFIG_BOOL:
         relay_buf_puts(b, "true or false");
         return;
@@ -77,6 +81,23 @@ static bool set_string(const relay_config_entry *entry, const char *text) {
     }
     if (is_choice) *(const char **)entry->value = text;
     return is_choice;
+}
+
+bool relay_config_is_address(const char *text, uint16_t min_port) {
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL) return false;
+    size_t host_len = (size_t)(colon - text), port_len = strlen(colon + 1);
+    bool has_brackets = host_len > 2 && text[0] == '[' && colon[-1] == ']';
+    if (!has_brackets && strcspn(text, ":[]") != host_len) return false; // an IPv6 address needs its brackets
+    if (port_len == 0 || port_len > 5 || strspn(colon + 1, "0123456789") != port_len) return false;
+    unsigned long port = strtoul(colon + 1, NULL, 10);
+    return port >= min_port && port <= UINT16_MAX;
+}
+
+static bool set_address(const relay_config_entry *entry, const char *text) {
+    if (!relay_config_is_address(text, 0) && !(entry->may_be_empty && text[0] == '\0')) return false;
+    *(const char **)entry->value = text;
+    return true;
 }
 
 static bool set_bool(const relay_config_entry *entry, const char *text) {
@@ -125,8 +146,8 @@ static bool set_bytes(const relay_config_entry *entry, const char *text) {
 // `source` is the flag or the variable, for the message.
 static relay_code set_value(const relay_config_entry *entry, const char *source, const char *text, relay_err *e) {
     static bool (*const setters[])(const relay_config_entry *, const char *) = {
-        [RELAY_CONFIG_STRING] = set_string, [RELAY_CONFIG_BOOL] = set_bool,   [RELAY_CONFIG_INT] = set_int,
-        [RELAY_CONFIG_FLOAT] = set_float,   [RELAY_CONFIG_BYTES] = set_bytes,
+        [RELAY_CONFIG_STRING] = set_string, [RELAY_CONFIG_ADDRESS] = set_address, [RELAY_CONFIG_BOOL] = set_bool,
+        [RELAY_CONFIG_INT] = set_int,       [RELAY_CONFIG_FLOAT] = set_float,     [RELAY_CONFIG_BYTES] = set_bytes,
     };
     if (setters[entry->kind](entry, text)) {
         if (entry->was_set != NULL) *entry->was_set = true;
@@ -150,7 +171,8 @@ static void env_name(const relay_config *c, const relay_config_entry *entry, cha
 
 static void put_default(relay_buf *b, const relay_config_entry *entry) {
     switch (entry->kind) {
-    case RELAY_CONFIG_STRING: {
+    case RELAY_CONFIG_STRING:
+    case RELAY_CONFIG_ADDRESS: {
         const char *s = *(const char **)entry->value;
         relay_buf_puts(b, s != NULL && *s != 0 ? s : "none");
         return;

@@ -13,11 +13,12 @@
 #include "common/status.h"
 
 typedef enum relay_config_kind {
-    RELAY_CONFIG_STRING, // const char **; borrowed from argv or the environment
-    RELAY_CONFIG_BOOL,   // bool *; `--x`, `--x=true`, `--x=false`, `--no-x`
-    RELAY_CONFIG_INT,    // int64_t *; min and max say the range
-    RELAY_CONFIG_FLOAT,  // double *; min and max say the range
-    RELAY_CONFIG_BYTES,  // uint64_t *; a number of bytes, or one with KiB, MiB or GiB behind it
+    RELAY_CONFIG_STRING,  // const char **; borrowed from argv or the environment
+    RELAY_CONFIG_ADDRESS, // const char **; HOST:PORT as relay_config_is_address says; borrowed likewise
+    RELAY_CONFIG_BOOL,    // bool *; `--x`, `--x=true`, `--x=false`, `--no-x`
+    RELAY_CONFIG_INT,     // int64_t *; min and max say the range
+    RELAY_CONFIG_FLOAT,   // double *; min and max say the range
+    RELAY_CONFIG_BYTES,   // uint64_t *; a number of bytes, or one with KiB, MiB or GiB behind it
 } relay_config_kind;
 
 typedef struct relay_config_entry {
@@ -30,6 +31,7 @@ typedef struct relay_config_entry {
     const char *choices; // STRING only: "f16|f32", or NULL for any text
     bool *was_set;       // set to true when flag or environment gave it; may be NULL
     bool has_no_default; // unset means something of its own: --help shows no default
+    bool may_be_empty;   // ADDRESS only: "" is right too
 } relay_config_entry;
 
 typedef struct relay_config {
@@ -40,6 +42,9 @@ typedef struct relay_config {
     const relay_config_entry *entries;
     uint32_t n_entries;
 } relay_config;
+
+// HOST:PORT, [IPV6]:PORT or :PORT, the port from `min_port` to 65535.
+bool relay_config_is_address(const char *text, uint16_t min_port);
 
 // Reads argv[1..argc). Words that are not flags, and everything behind `--`, are left in positional[0..*n_positional)
 // (room for argc pointers); NULL refuses them. On --help (or -h) prints to standard output, sets *help_shown and

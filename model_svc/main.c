@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/admin_http.h"
 #include "common/daemon.h"
@@ -102,6 +103,11 @@ static relay_code open_ports(process *p, const relay_model_settings *s, relay_er
 
 static relay_code load(process *p, const relay_model_settings *s, relay_err *e) {
     relay_mono_us begin = relay_mono_now();
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processors > 0 && s->threads > processors) {
+        RELAY_LOG(RELAY_LOG_WARN, "more threads than processors", "threads=%lld processors=%ld", (long long)s->threads,
+                  processors);
+    }
     const relay_kernels *kernels;
     relay_code code = relay_kernels_choose(&kernels, s->kernels[0] == '\0' ? NULL : s->kernels, e);
     if (code != RELAY_OK) return code;
@@ -196,6 +202,7 @@ static void close_all(process *p) {
 }
 
 int main(int argc, char **argv) {
+    relay_daemon_start(); // first, so that a signal at any time is an end in good order
     relay_model_settings s;
     relay_err e = {0};
     bool help_shown = false;
@@ -207,7 +214,6 @@ int main(int argc, char **argv) {
     relay_log_level level = RELAY_LOG_INFO;
     relay_log_level_parse(s.log_level, &level);
     relay_log_init(level, strcmp(s.log_format, "json") == 0 ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
-    relay_daemon_start();
 
     process p = {0};
     relay_code code = open_ports(&p, &s, &e);
@@ -222,7 +228,7 @@ int main(int argc, char **argv) {
         RELAY_LOG(RELAY_LOG_ERROR, "cannot start", "error=%s", e.message);
     }
     close_all(&p);
-    int status = code == RELAY_OK ? 0 : 1;
+    int status = code == RELAY_OK ? 0 : code == RELAY_OUT_OF_RANGE ? 2 : 1; // 2: a flag that the model rules out
     RELAY_LOG(RELAY_LOG_INFO, "stopped", "status=%d", status);
     return status;
 }

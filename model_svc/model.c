@@ -58,8 +58,8 @@ static relay_code assign_groups(relay_model *m, relay_kv_type type, relay_err *e
 static relay_code size_pools(relay_model *m, const relay_kernels *k, const relay_model_opts *o, relay_err *e) {
     uint32_t context = o->max_context ? o->max_context : m->shape.context;
     if (context > m->shape.context) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_context is %u; the model was trained on %u positions",
-                          context, m->shape.context);
+        return relay_fail(e, RELAY_OUT_OF_RANGE, "--max-context is %u; the model was trained on %u positions", context,
+                          m->shape.context);
     }
     uint64_t bytes_of_all = 0; // of one block in every group
     for (uint32_t g = 0; g < m->n_groups; g++) {
@@ -68,8 +68,8 @@ static relay_code size_pools(relay_model *m, const relay_kernels *k, const relay
     }
     uint64_t n = (o->kv_bytes ? o->kv_bytes : DEFAULT_KV_BYTES) / bytes_of_all;
     if (n == 0) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "kv_bytes is %" PRIu64 "; one block of %d positions takes %" PRIu64, o->kv_bytes,
+        return relay_fail(e, RELAY_OUT_OF_RANGE,
+                          "--kv-memory is %" PRIu64 " bytes; one block of %d positions takes %" PRIu64, o->kv_bytes,
                           RELAY_BLOCK_TOKENS, bytes_of_all);
     }
     uint64_t useful = (uint64_t)o->max_sequences * ((context + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS);

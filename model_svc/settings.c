@@ -1,8 +1,37 @@
 #include "model_svc/settings.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include "common/config.h"
+#include "kernels/kernels.h"
+
+// What a table of ranges cannot say.
+static relay_code check(const relay_model_settings *s, relay_err *e) {
+    if (s->model == NULL || s->model[0] == '\0') {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--model is not set; it names the GGUF file to serve");
+    }
+    if (s->token_budget < s->max_running) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--token-budget is %lld; it must be at least --max-running, %lld",
+                          (long long)s->token_budget, (long long)s->max_running);
+    }
+    if (s->max_context == 1) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--max-context is 1; it must be 0, or 2 or more");
+    }
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (s->kv_memory > memory) {
+        return relay_fail(e, RELAY_FAILED_PRECONDITION,
+                          "--kv-memory is %" PRIu64 " bytes; this machine has %" PRIu64 " bytes of memory",
+                          s->kv_memory, memory);
+    }
+    const relay_kernels *kernels;
+    relay_err why = {0};
+    if (s->kernels[0] != '\0' && relay_kernels_choose(&kernels, s->kernels, &why) != RELAY_OK) {
+        return relay_fail(e, RELAY_FAILED_PRECONDITION, "--kernels: %s", why.message);
+    }
+    return RELAY_OK;
+}
 
 relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **argv, bool *help_shown, relay_err *e) {
     *s = (relay_model_settings){
@@ -23,10 +52,10 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
     };
     const relay_config_entry entries[] = {
         {"model", RELAY_CONFIG_STRING, &s->model, .metavar = "FILE", .help = "the model, a GGUF file; required"},
-        {"listen", RELAY_CONFIG_STRING, &s->listen, .metavar = "HOST:PORT",
+        {"listen", RELAY_CONFIG_ADDRESS, &s->listen, .metavar = "HOST:PORT",
          .help = "where gRPC is served; port 0 picks a free one"},
-        {"admin-listen", RELAY_CONFIG_STRING, &s->admin_listen, .metavar = "HOST:PORT",
-         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere"},
+        {"admin-listen", RELAY_CONFIG_ADDRESS, &s->admin_listen, .metavar = "HOST:PORT",
+         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere", .may_be_empty = true},
         {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that compute; 0: one a processor"},
         {"kernels", RELAY_CONFIG_STRING, &s->kernels, .metavar = "NAME",
          .help = "kernels to compute with; empty: the fastest that this processor runs"},
@@ -67,12 +96,5 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
     };
     relay_code code = relay_config_parse(&config, argc, argv, NULL, NULL, help_shown, e);
     if (code != RELAY_OK || *help_shown) return code;
-    if (s->model == NULL || s->model[0] == '\0') {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--model is not set; it names the GGUF file to serve");
-    }
-    if (s->token_budget < s->max_running) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--token-budget is %lld; it must be at least --max-running, %lld",
-                          (long long)s->token_budget, (long long)s->max_running);
-    }
-    return RELAY_OK;
+    return check(s, e);
 }

@@ -177,6 +177,7 @@ static void close_all(process *p, int64_t drain_seconds) {
 }
 
 int main(int argc, char **argv) {
+    relay_daemon_start(); // first, so that a signal at any time is an end in good order
     relay_tokenizer_settings s;
     relay_err e = {0};
     bool help_shown = false;
@@ -189,7 +190,6 @@ int main(int argc, char **argv) {
     relay_log_level level = RELAY_LOG_INFO;
     relay_log_level_parse(s.log_level, &level);
     relay_log_init(level, strcmp(s.log_format, "json") == 0 ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
-    relay_daemon_start();
 
     process p = {.lock = PTHREAD_MUTEX_INITIALIZER};
     relay_code code = start(&p, &s, &e);

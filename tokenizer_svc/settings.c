@@ -5,11 +5,34 @@
 
 #include "common/config.h"
 
+// HOST:PORT, with or without one of gRPC's schemes in front: dns:HOST:PORT, dns://[RESOLVER]/HOST:PORT,
+// ipv4:HOST:PORT, ipv6:[HOST]:PORT.
+static bool is_server(const char *text) {
+    static const char *const schemes[] = {"dns:", "ipv4:", "ipv6:"};
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        if (strncmp(text, schemes[i], strlen(schemes[i])) != 0) continue;
+        text += strlen(schemes[i]);
+        if (i == 0 && strncmp(text, "//", 2) == 0) {
+            const char *slash = strchr(text + 2, '/');
+            if (slash == NULL) return false;
+            text = slash + 1;
+        }
+        break;
+    }
+    return text[0] != ':' && relay_config_is_address(text, 1);
+}
+
 static relay_code split_servers(relay_tokenizer_settings *s, relay_err *e) {
+    if (s->model_server[0] == '\0') return RELAY_OK;
     s->servers_text = relay_strndup(s->model_server, strlen(s->model_server));
     char *rest = s->servers_text;
     for (char *word; (word = strsep(&rest, ",")) != NULL;) {
-        if (word[0] == '\0') continue;
+        if (!is_server(word)) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                              "--model-server names \"%.100s\"; a server must be HOST:PORT, [IPV6]:PORT or "
+                              "dns:///HOST:PORT, the port from 1 to 65535",
+                              word);
+        }
         if (s->n_model_servers == RELAY_MAX_MODEL_SERVERS) {
             return relay_fail(e, RELAY_INVALID_ARGUMENT, "--model-server names more than %d servers",
                               RELAY_MAX_MODEL_SERVERS);
@@ -43,10 +66,10 @@ relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, 
          .help = "what clients call the model; empty: the file's general.name"},
         {"model-server", RELAY_CONFIG_STRING, &s->model_server, .metavar = "HOST:PORT",
          .help = "the model server, or several with commas between; empty: only tokenizing is served"},
-        {"listen", RELAY_CONFIG_STRING, &s->listen, .metavar = "HOST:PORT",
+        {"listen", RELAY_CONFIG_ADDRESS, &s->listen, .metavar = "HOST:PORT",
          .help = "where gRPC is served; port 0 picks a free one"},
-        {"admin-listen", RELAY_CONFIG_STRING, &s->admin_listen, .metavar = "HOST:PORT",
-         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere"},
+        {"admin-listen", RELAY_CONFIG_ADDRESS, &s->admin_listen, .metavar = "HOST:PORT",
+         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere", .may_be_empty = true},
         {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that tokenize; 0: one a processor"},
         {"max-queued-jobs", RELAY_CONFIG_INT, &s->max_queued_jobs, 1, 1 << 20, "N",
          .help = "calls that may wait for such a thread; more are refused"},

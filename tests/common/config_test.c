@@ -41,16 +41,16 @@ static relay_config_entry entries[N_ENTRIES];
 
 static relay_config config_for(settings *s) {
     const relay_config_entry table[N_ENTRIES] = {
-        {"max-queue", RELAY_CONFIG_INT, &s->queue, 1, 4096, "N", "Most requests that wait.", NULL, &s->queue_was_set,
-         false},
-        {"any", RELAY_CONFIG_INT, &s->any, 0, 0, "N", "Any number.", NULL, NULL, false},
-        {"temperature", RELAY_CONFIG_FLOAT, &s->temperature, 0, 2, "T", "How free the choice is.", NULL, NULL, false},
-        {"scale", RELAY_CONFIG_FLOAT, &s->scale, 0, 0, "X", "Any number.", NULL, NULL, true},
-        {"kv-bytes", RELAY_CONFIG_BYTES, &s->kv_bytes, 1 << 20, 0x1p40, "SIZE", "Memory for the cache.", NULL, NULL,
-         false},
-        {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, 0, 0, "TYPE", "Type of the cache.", "f16|f32", NULL, false},
-        {"model", RELAY_CONFIG_STRING, &s->model, 0, 0, "FILE", "The model.", NULL, NULL, false},
-        {"json", RELAY_CONFIG_BOOL, &s->json, 0, 0, NULL, "One JSON object a message.", NULL, &s->json_was_set, false},
+        {"max-queue", RELAY_CONFIG_INT, &s->queue, 1, 4096, "N", .help = "Most requests that wait.",
+         .was_set = &s->queue_was_set},
+        {"any", RELAY_CONFIG_INT, &s->any, 0, 0, "N", .help = "Any number."},
+        {"temperature", RELAY_CONFIG_FLOAT, &s->temperature, 0, 2, "T", .help = "How free the choice is."},
+        {"scale", RELAY_CONFIG_FLOAT, &s->scale, 0, 0, "X", .help = "Any number.", .has_no_default = true},
+        {"kv-bytes", RELAY_CONFIG_BYTES, &s->kv_bytes, 1 << 20, 0x1p40, "SIZE", .help = "Memory for the cache."},
+        {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, 0, 0, "TYPE", .help = "Type of the cache.", .choices = "f16|f32"},
+        {"model", RELAY_CONFIG_STRING, &s->model, 0, 0, "FILE", .help = "The model."},
+        {"json", RELAY_CONFIG_BOOL, &s->json, 0, 0, NULL, .help = "One JSON object a message.",
+         .was_set = &s->json_was_set},
     };
     memcpy(entries, table, sizeof table);
     return (relay_config){.program = "relay-test",
@@ -244,6 +244,38 @@ static char *catch_output(run *r, const char *const *words) {
     return text;
 }
 
+static void an_address_has_a_host_and_a_port(void **state) {
+    static const char *const right[] = {"a:1", "127.0.0.1:65535", "[::1]:1", ":1", "a.b-c:00080"};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        if (!relay_config_is_address(right[i], 1)) fail_msg("\"%s\" is an address", right[i]);
+    static const char *const wrong[] = {"",        "a",      ":",      "a:",    "a:0",     "a:65536",
+                                        "a:99999", "a:1x",   "a: 1",   "a:-1",  "::1:1",   "[::1]",
+                                        "[]:1",    "[::1:1", "::1]:1", "a:b:1", "a:000001"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (relay_config_is_address(wrong[i], 1)) fail_msg("\"%s\" is no address", wrong[i]);
+    assert_true(relay_config_is_address("a:0", 0));
+
+    const char *listen = "x:1", *admin = "y:2";
+    const relay_config_entry table[] = {
+        {"listen", RELAY_CONFIG_ADDRESS, &listen, .metavar = "HOST:PORT", .help = "Where."},
+        {"admin", RELAY_CONFIG_ADDRESS, &admin, .metavar = "HOST:PORT", .help = "Where.", .may_be_empty = true},
+    };
+    const relay_config c = {.program = "relay-test", .entries = table, .n_entries = 2};
+    bool help_shown;
+    relay_err e = {0};
+    char *good[] = {"relay-test", "--listen", "[::]:0", "--admin", ""};
+    assert_int_equal(relay_config_parse(&c, 5, good, NULL, NULL, &help_shown, &e), RELAY_OK);
+    assert_string_equal(listen, "[::]:0");
+    assert_string_equal(admin, "");
+    char *empty[] = {"relay-test", "--listen", ""}, *no_port[] = {"relay-test", "--admin", "z"};
+    assert_int_equal(relay_config_parse(&c, 3, empty, NULL, NULL, &help_shown, &e), RELAY_INVALID_ARGUMENT);
+    assert_string_equal(e.message, "--listen is \"\"; it must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535");
+    assert_int_equal(relay_config_parse(&c, 3, no_port, NULL, NULL, &help_shown, &e), RELAY_INVALID_ARGUMENT);
+    assert_string_equal(e.message,
+                        "--admin is \"z\"; it must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535, or empty");
+    assert_string_equal(listen, "[::]:0");
+}
+
 static void help_shows_every_flag_with_range_default_and_variable(void **state) {
     run r;
     char *text = catch_output(&r, (const char *const[]){"--max-queue", "9", "--bad", "--help", NULL});
@@ -287,6 +319,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_environment_gives_way_to_flags, clear_environment, clear_environment),
         cmocka_unit_test_setup(values_are_refused_by_name_value_and_range, clear_environment),
         cmocka_unit_test_setup(unknown_flags_and_missing_values_are_refused, clear_environment),
+        cmocka_unit_test(an_address_has_a_host_and_a_port),
         cmocka_unit_test_setup(help_shows_every_flag_with_range_default_and_variable, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

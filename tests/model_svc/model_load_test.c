@@ -235,19 +235,23 @@ static void rope_factors_must_be_positive(void **state) {
 
 static void the_options_are_checked_too(void **state) {
     static const struct {
+        relay_code code;
         relay_model_opts opts;
         const char *message;
     } cases[] = {
-        {{.max_rows = 0, .max_sequences = 1}, "max_rows is 0; it must be at least 1"},
-        {{.max_rows = 1, .max_sequences = 0}, "max_sequences is 0; it must be at least 1"},
-        {{.max_rows = 1, .max_sequences = 1, .max_context = 65},
-         "max_context is 65; the model was trained on 64 positions"},
-        {{.max_rows = 1, .max_sequences = 1, .kv_bytes = 100}, "kv_bytes is 100; one block of 16 positions takes"},
+        {RELAY_INVALID_ARGUMENT, {.max_rows = 0, .max_sequences = 1}, "max_rows is 0; it must be at least 1"},
+        {RELAY_INVALID_ARGUMENT, {.max_rows = 1, .max_sequences = 0}, "max_sequences is 0; it must be at least 1"},
+        {RELAY_OUT_OF_RANGE,
+         {.max_rows = 1, .max_sequences = 1, .max_context = 65},
+         "--max-context is 65; the model was trained on 64 positions"},
+        {RELAY_OUT_OF_RANGE,
+         {.max_rows = 1, .max_sequences = 1, .kv_bytes = 100},
+         "--kv-memory is 100 bytes; one block of 16 positions takes"},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         relay_model *m;
         relay_err e = {0};
-        assert_int_equal(load(&m, &tiny_llama, &cases[i].opts, &e), RELAY_INVALID_ARGUMENT);
+        assert_int_equal(load(&m, &tiny_llama, &cases[i].opts, &e), cases[i].code);
         assert_ptr_equal(strstr(e.message, cases[i].message), e.message);
     }
 }

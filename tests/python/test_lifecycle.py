@@ -129,20 +129,57 @@ def test_another_vocabulary_is_refused():
     assert tokenizer.stop() == 0 and model.stop() == 0
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--model", "/no/such/file"], ["/no/such/file"]),
-    (["--model", SMOLLM2, "--kv-type", "q3"], ["kv-type", "q3", "f16"]),
-    (["--model", SMOLLM2, "--threads", "-1"], ["threads", "-1"]),
-    (["--model", SMOLLM2, "--nonsense", "1"], ["nonsense"]),
-    (["--model", ROOT / "README.md"], ["magic"]),
-    (["--model", SMOLLM2, "--listen", "127.0.0.1:99999"], ["99999"]),
-    (["--model", SMOLLM2, "--kernels", "abacus"], ["abacus"]),
+@pytest.mark.parametrize("flags, status, words", [
+    (["--model", "/no/such/file"], 1, ["/no/such/file"]),
+    (["--model", ROOT / "README.md"], 1, ["magic"]),
+    (["--model", SMOLLM2, "--kv-type", "q3"], 2, ["--kv-type", "q3", "f16"]),
+    (["--model", SMOLLM2, "--threads", "-1"], 2, ["--threads", "-1"]),
+    (["--model", SMOLLM2, "--nonsense", "1"], 2, ["--nonsense"]),
+    (["--model", SMOLLM2, "--listen", "127.0.0.1:99999"], 2, ["--listen", "99999"]),
+    (["--model", SMOLLM2, "--listen", "nonsense"], 2, ["--listen", "nonsense", "HOST:PORT"]),
+    (["--model", SMOLLM2, "--listen", ""], 2, ["--listen"]),
+    (["--model", SMOLLM2, "--admin-listen", "::1:80"], 2, ["--admin-listen", "::1:80"]),
+    (["--model", SMOLLM2, "--kernels", "abacus"], 2, ["--kernels", "abacus", "ref"]),
+    (["--model", SMOLLM2, "--max-context", "1"], 2, ["--max-context is 1"]),
+    (["--model", SMOLLM2, "--max-context", "100000"], 2, ["--max-context is 100000", "8192"]),
+    (["--model", SMOLLM2, "--kv-memory", "1"], 2, ["--kv-memory is 1 bytes", "16 positions"]),
+    (["--model", SMOLLM2, "--kv-memory", "900000GiB"], 2, ["--kv-memory is 966367641600000 bytes", "bytes of memory"]),
 ])
-def test_a_wrong_start_says_why(flags, words):
+def test_a_wrong_start_says_why(flags, status, words):
     done = run(BIN / "model_svc/relay-model", "--listen", "127.0.0.1:0", *flags, check=False, timeout=30)
-    assert done.returncode not in (0, -6, -11)
+    assert done.returncode == status, done.stderr
     for word in words:
         assert word in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--listen", "nonsense"], ["--listen", "nonsense"]),
+    (["--model-server", "nonsense"], ["--model-server", "nonsense", "HOST:PORT"]),
+    (["--model-server", ","], ["--model-server"]),
+    (["--model-server", "a:1,b"], ["--model-server", '"b"']),
+    (["--model-server", "a:0"], ["--model-server", "a:0"]),
+    (["--model-server", ":50052"], ["--model-server", ":50052"]),
+    (["--model-server", "dns:///a"], ["--model-server", "a"]),
+    (["--model-server", "dns://a:1"], ["--model-server", "dns://a:1"]),
+])
+def test_a_wrong_start_of_the_tokenizer_says_why(flags, words):
+    done = run(BIN / "tokenizer_svc/relay-tokenizer", "--tokenizer", SMOLLM2, *flags, check=False, timeout=30)
+    assert done.returncode == 2, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_every_form_of_a_model_server_is_taken():
+    """They get past the flags: what ends this start is the file."""
+    servers = "localhost:1,[::1]:1,dns:a:1,dns:///a:1,dns://1.1.1.1/a:65535,ipv4:127.0.0.1:1,ipv6:[::1]:1"
+    done = run(BIN / "tokenizer_svc/relay-tokenizer", "--tokenizer", "/no/such/file", "--model-server", servers, check=False, timeout=30)
+    assert done.returncode == 1 and "/no/such/file" in done.stderr, done.stderr
+
+
+def test_more_threads_than_processors_are_warned_of():
+    done = run(BIN / "model_svc/relay-model", "--listen", "127.0.0.1:0", "--model", "/no/such/file", "--threads", "1000", check=False,
+               timeout=30)
+    assert "more threads than processors" in done.stderr and "threads=1000" in done.stderr, done.stderr
 
 
 def test_many_clients_get_what_each_gets_alone(services):
