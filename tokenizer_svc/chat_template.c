@@ -329,10 +329,16 @@ static void give(jinja_value text, relay_rendered *out) {
 }
 
 relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
-                                      const relay_chat_tokens *tokens, relay_rendered *out, relay_err *e) {
+                                      const relay_chat_tokens *tokens, const relay_render_watch *watch,
+                                      relay_rendered *out, relay_err *e) {
     jinja_value text;
     *out = (relay_rendered){0};
-    builder b = {.run = jinja_run_create(&JINJA_LIMITS_DEFAULT), .e = e};
+    jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    if (watch != NULL) {
+        limits.is_over = watch->is_over;
+        limits.arg = watch->arg;
+    }
+    builder b = {.run = jinja_run_create(&limits), .e = e};
     relay_code code = set_variables(&b, chat, tokens);
     if (code == RELAY_OK) code = jinja_run_render(b.run, t->compiled, &text, e);
     if (code == RELAY_OK && chat->has_continue_final_message && chat->continue_final_message)

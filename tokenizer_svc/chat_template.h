@@ -33,13 +33,20 @@ typedef struct relay_rendered {
 
 void relay_rendered_fini(relay_rendered *r);
 
+// Who waits for a render: it is asked now and then, from the rendering thread.
+typedef struct relay_render_watch {
+    bool (*is_over)(void *arg); // the text is not wanted any more
+    void *arg;
+} relay_render_watch;
+
 // Variables: messages, tools, documents, add_generation_prompt, bos_token, eos_token, ..., and the chat's
 // template_args_json. A field that is not set is no key of its message, but for the content of a message with tool
 // calls, which is empty then. Every text of the chat is checked for UTF-8 and every JSON for syntax and depth; what is
 // wrong is INVALID_ARGUMENT naming the field, such as chat.messages[1].tool_calls[0].arguments_json.
-// raise_exception(text) is INVALID_ARGUMENT with that text.
+// raise_exception(text) is INVALID_ARGUMENT with that text. `watch` NULL: the text is wanted in any case; else the
+// render ends with CANCELLED soon after it is over.
 relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
-                                      const relay_chat_tokens *tokens, relay_rendered *out,
-                                      relay_err *e) RELAY_NODISCARD;
+                                      const relay_chat_tokens *tokens, const relay_render_watch *watch,
+                                      relay_rendered *out, relay_err *e) RELAY_NODISCARD;
 
 #endif

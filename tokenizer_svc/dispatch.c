@@ -30,6 +30,10 @@ static void run(void *arg) {
     finish_job(j, code, &e);
 }
 
+bool relay_dispatch_is_over(void *call) {
+    return relay_rpc_call_is_over(call);
+}
+
 void relay_dispatch(relay_workers *workers, relay_rpc_call *call, relay_handler handler) {
     job *j = relay_calloc(1, sizeof *j);
     *j = (job){.call = call, .message = relay_rpc_call_take_message(call), .handler = handler};

@@ -3,6 +3,7 @@
 #define RELAY_TOKENIZER_SVC_DISPATCH_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 #include "common/rpc_server.h"
 #include "common/status.h"
@@ -13,6 +14,8 @@
 // call.
 typedef relay_code (*relay_handler)(relay_rpc_call *call, const ProtobufCMessage *message, relay_err *e);
 
+// A call as a relay_render_watch.
+bool relay_dispatch_is_over(void *call);
 // Inside on_message. Ends the call with RESOURCE_EXHAUSTED where the workers have too much to do.
 void relay_dispatch(relay_workers *workers, relay_rpc_call *call, relay_handler handler);
 

@@ -87,9 +87,10 @@ static relay_code generate(relay_rpc_call *call, const ProtobufCMessage *message
     if (s->opts.link == NULL) {
         return relay_fail(e, RELAY_FAILED_PRECONDITION, "this service was started without --model-server");
     }
+    relay_render_watch watch = {.is_over = relay_dispatch_is_over, .arg = call};
     relay_prompt prompt = {0};
     relay_code code = relay_text_model_check_name(model, m->has_model, m->model, e);
-    if (code == RELAY_OK) code = relay_prompt_make(&prompt, model, m, s->opts.max_text_bytes, e);
+    if (code == RELAY_OK) code = relay_prompt_make(&prompt, model, m, s->opts.max_text_bytes, &watch, e);
     if (code == RELAY_OK) code = relay_generation_prepare(g, m, &prompt, e);
     if (code == RELAY_OK) {
         model_request request;

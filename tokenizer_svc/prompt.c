@@ -34,9 +34,9 @@ static relay_code from_text(relay_prompt *out, const relay_text_model *model, co
 }
 
 static relay_code from_chat(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
-                            relay_err *e) {
+                            const relay_render_watch *watch, relay_err *e) {
     relay_rendered rendered = {0};
-    relay_code code = relay_text_model_render(model, m->chat, NULL, &rendered, e);
+    relay_code code = relay_text_model_render(model, m->chat, NULL, watch, &rendered, e);
     if (code == RELAY_OK) code = relay_text_model_encode_rendered(model, &rendered, false, &out->encoding, e);
     if (code == RELAY_OK && out->encoding.n == 0) {
         code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat renders to an empty prompt");
@@ -88,7 +88,7 @@ static relay_code from_ids(relay_prompt *out, const relay_text_model *model, con
 }
 
 relay_code relay_prompt_make(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
-                             uint64_t max_text_bytes, relay_err *e) {
+                             uint64_t max_text_bytes, const relay_render_watch *watch, relay_err *e) {
     bool is_text = m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT;
     if (m->has_parse_special_tokens && m->parse_special_tokens && !is_text) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "parse_special_tokens is set without prompt");
@@ -97,7 +97,7 @@ relay_code relay_prompt_make(relay_prompt *out, const relay_text_model *model, c
     case RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT:
         return from_text(out, model, m, max_text_bytes, e);
     case RELAY__V1__GENERATE_REQUEST__INPUT_CHAT:
-        return from_chat(out, model, m, e);
+        return from_chat(out, model, m, watch, e);
     case RELAY__V1__GENERATE_REQUEST__INPUT_TOKEN_IDS:
         return from_ids(out, model, m, e);
     default:

@@ -15,9 +15,10 @@ typedef struct relay_prompt {
     size_t text_len;
 } relay_prompt;
 
-// *out is zeroed before and needs relay_prompt_fini in any case. Errors name the field: prompt, chat, token_ids.
+// *out is zeroed before and needs relay_prompt_fini in any case. `watch`: whose chat it is. Errors name the field:
+// prompt, chat, token_ids.
 relay_code relay_prompt_make(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
-                             uint64_t max_text_bytes, relay_err *e) RELAY_NODISCARD;
+                             uint64_t max_text_bytes, const relay_render_watch *watch, relay_err *e) RELAY_NODISCARD;
 void relay_prompt_fini(relay_prompt *p);
 
 #endif

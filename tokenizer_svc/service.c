@@ -186,6 +186,7 @@ static relay_code render_chat(relay_rpc_call *call, const ProtobufCMessage *mess
     if (code != RELAY_OK) return code;
     if (m->chat == NULL) return relay_fail(e, RELAY_INVALID_ARGUMENT, "chat is not set");
 
+    relay_render_watch watch = {.is_over = relay_dispatch_is_over, .arg = call};
     relay_chat_template *custom = NULL;
     relay_rendered rendered = {0};
     relay_encoding enc = {0};
@@ -196,7 +197,7 @@ static relay_code render_chat(relay_rpc_call *call, const ProtobufCMessage *mess
     if (m->has_template_) {
         code = relay_chat_template_compile(&custom, (const char *)m->template_.data, m->template_.len, e);
     }
-    if (code == RELAY_OK) code = relay_text_model_render(model, m->chat, custom, &rendered, e);
+    if (code == RELAY_OK) code = relay_text_model_render(model, m->chat, custom, &watch, &rendered, e);
     if (code == RELAY_OK && wants_ids) code = relay_text_model_encode_rendered(model, &rendered, false, &enc, e);
     if (code == RELAY_OK) {
         Relay__V1__Encoding encoding;

@@ -224,7 +224,8 @@ static relay_code find_template(const relay_text_model *m, const Relay__V1__Chat
 }
 
 relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_chat_template *custom, relay_rendered *out, relay_err *e) {
+                                   const relay_chat_template *custom, const relay_render_watch *watch,
+                                   relay_rendered *out, relay_err *e) {
     for (size_t i = 0; i < chat->n_messages; i++) {
         if (chat->messages[i]->n_token_ids != 0) {
             return relay_fail(e, RELAY_UNIMPLEMENTED,
@@ -244,7 +245,7 @@ relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__C
         .unk_token = m->unk_token,
         .pad_token = m->pad_token,
     };
-    return relay_chat_template_render(custom, chat, &tokens, out, e);
+    return relay_chat_template_render(custom, chat, &tokens, watch, out, e);
 }
 
 // Stretches of one origin. Owned; count in *n.

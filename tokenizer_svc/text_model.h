@@ -43,8 +43,8 @@ relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t 
 // Renders with the template that `chat` names, or with `custom` where that is given. FAILED_PRECONDITION where there is
 // none.
 relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_chat_template *custom, relay_rendered *out,
-                                   relay_err *e) RELAY_NODISCARD;
+                                   const relay_chat_template *custom, const relay_render_watch *watch,
+                                   relay_rendered *out, relay_err *e) RELAY_NODISCARD;
 // Tokenizes a rendered chat: names of special tokens count only where the template wrote them, so that no message can
 // pretend to be another role's. BOS is added where the tokenizer file asks for it and the template has not done it.
 // Appends to *enc, which is empty.

@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Relay__V1__Chat *chat = relay__v1__chat__unpack(NULL, size, data);
     if (chat == NULL) return 0;
     relay_rendered rendered;
-    relay_code code = relay_chat_template_render(t, chat, &tokens, &rendered, &e);
+    relay_code code = relay_chat_template_render(t, chat, &tokens, NULL, &rendered, &e);
     if (code == RELAY_OK) {
         RELAY_ASSERT(relay_utf8_is_valid(rendered.text, rendered.len));
         for (size_t i = 0; i < rendered.len; i++)

@@ -255,8 +255,11 @@ static relay_code set_context(jinja_run *run, yyjson_val *json, relay_err *e) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const jinja_limits limits = {
-        .max_steps = 20000, .max_depth = 200, .max_output_bytes = 1 << 16, .max_memory_bytes = 4 << 20};
+    static const jinja_limits limits = {.max_steps = 20000,
+                                        .max_depth = 200,
+                                        .max_output_bytes = 1 << 16,
+                                        .max_memory_bytes = 4 << 20,
+                                        .max_time_ms = 10000};
     jinja_template *t;
     jinja_value text = {0};
     relay_err e = {0};

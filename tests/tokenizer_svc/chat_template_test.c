@@ -67,7 +67,7 @@ static outcome render(const char *source, const Relay__V1__Chat *chat) {
     relay_chat_template *t;
     o.code = relay_chat_template_compile(&t, source, strlen(source), &o.error);
     if (o.code != RELAY_OK) return o;
-    o.code = relay_chat_template_render(t, chat, &TOKENS, &o.rendered, &o.error);
+    o.code = relay_chat_template_render(t, chat, &TOKENS, NULL, &o.rendered, &o.error);
     relay_chat_template_destroy(t);
     if (o.code == RELAY_OK) {
         assert_true(o.rendered.len < sizeof o.text);
@@ -142,7 +142,7 @@ static void knows_who_wrote_each_byte(void **state) {
     relay_rendered r;
     relay_err e = {0};
     assert_int_equal(relay_chat_template_compile(&t, source, len, &e), RELAY_OK);
-    assert_int_equal(relay_chat_template_render(t, &w.chat, &TOKENS, &r, &e), RELAY_OK);
+    assert_int_equal(relay_chat_template_render(t, &w.chat, &TOKENS, NULL, &r, &e), RELAY_OK);
     static const char text[] = "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n<|im_end|><|im_end|>\n"
                                "<|im_start|>assistant\n";
     static const char from[] = "111111111111000000101111111111111111111111100001000000000011111111111"
@@ -167,7 +167,7 @@ static void *render_often(void *arg) {
     for (int i = 0; i < 50; i++) {
         relay_rendered r;
         relay_err e = {0};
-        assert_int_equal(relay_chat_template_render(s->t, s->chat, &TOKENS, &r, &e), RELAY_OK);
+        assert_int_equal(relay_chat_template_render(s->t, s->chat, &TOKENS, NULL, &r, &e), RELAY_OK);
         assert_memory_equal(r.text, "<|im_start|>system\nYou are Qwen", 31);
         relay_rendered_fini(&r);
     }

@@ -217,6 +217,69 @@ static void output_and_memory_are_bounded(void **state) {
     exhausts("x", &limits, "needs more than 16 bytes of memory");
 }
 
+// Of these sizes nothing may be written, nor may a loop count them.
+static void what_cannot_fit_is_refused_at_once(void **state) {
+    static const char *const huge[] = {
+        "{{ 'a' * 9000000000000000000 }}",       "{{ 'a' * 1000000000 }}",
+        "{{ 'x'.center(99999999999) }}",         "{{ 'x' | center(9000000000000000000) }}",
+        "{{ 'x'.ljust(9000000000000000000) }}",  "{{ 'x'.rjust(99999999999) }}",
+        "{{ ''.zfill(9000000000000000000) }}",   "{{ 'x' | indent(1000000000, true) }}",
+        "{{ [1] | tojson(indent=1000000000) }}", "{{ '\t'.expandtabs(9000000000000000000) }}",
+    };
+    clock_t begin = clock();
+    for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++)
+        exhausts(huge[i], NULL, "needs more than 67108864 bytes of memory");
+    assert_true(clock() - begin < CLOCKS_PER_SEC);
+}
+
+static void nothing_repeated_is_nothing(void **state) {
+    jinja_result r = jinja_world_render_text(
+        "[{{ '' * 9000000000000000000 }}{{ 'x' * -1 }}{{ 'x' * 0 }}{{ 'ab' * 5 }}{{ 'x'.center(8, '-') }}"
+        "{{ 'é' * 3 }}{{ '-7'.zfill(5) }}{{ ('a' ~ c) * 3 }}]",
+        "{\"c\": \"b\"}");
+    if (r.code != RELAY_OK) fail_msg("%s", r.error.message);
+    assert_string_equal(r.text, "[ababababab---x----ééé-0007ababab]");
+    assert_int_equal(memcmp(r.from + r.len - 7, "tctctct", 7), 0);
+    jinja_result_fini(&r);
+}
+
+static const char BUSY[] = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+
+// What a filter looks at and makes is paid for; the time is the bound behind the others.
+static void time_is_bounded(void **state) {
+    jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    limits.max_steps = UINT64_MAX;
+    limits.max_time_ms = 30;
+    clock_t begin = clock();
+    exhausts(BUSY, &limits, "takes more than 30 ms");
+    assert_true(clock() - begin < 5 * CLOCKS_PER_SEC);
+    static const char *const busy[] = {
+        "{% set s = 'a' * 100000 %}{% for i in range(99999) %}{% if s | upper | length > 5 %}{% endif %}{% endfor %}",
+        "{% set s = 'é' * 50000 %}{% for i in range(99999) %}{% if s | title == 5 %}{% endif %}{% endfor %}",
+        "{% set s = 'a ' * 50000 %}{% for i in range(99999) %}{% if s | wordcount == 5 %}{% endif %}{% endfor %}",
+    };
+    for (size_t i = 0; i < sizeof busy / sizeof busy[0]; i++) {
+        begin = clock();
+        exhausts(busy[i], NULL, "chat template: line 1, column ");
+        assert_true(clock() - begin < 5 * CLOCKS_PER_SEC); // two and some room
+    }
+}
+
+static bool is_over_at_the_third(void *arg) {
+    return ++*(int *)arg == 3;
+}
+
+static void who_is_gone_stops_the_render(void **state) {
+    int n_asked = 0;
+    jinja_limits limits = JINJA_LIMITS_DEFAULT;
+    limits.is_over = is_over_at_the_third;
+    limits.arg = &n_asked;
+    jinja_result r = render(BUSY, NULL, &limits);
+    assert_int_equal(r.code, RELAY_CANCELLED);
+    assert_int_equal(n_asked, 3);
+    jinja_result_fini(&r);
+}
+
 // What a template accumulates piece by piece must cost what it is, not its square.
 static void growing_a_string_or_a_list_is_linear(void **state) {
     jinja_limits limits = JINJA_LIMITS_DEFAULT;
@@ -262,6 +325,10 @@ int main(void) {
         cmocka_unit_test(long_is_not_deep),
         cmocka_unit_test(variables_are_bounded),
         cmocka_unit_test(output_and_memory_are_bounded),
+        cmocka_unit_test(what_cannot_fit_is_refused_at_once),
+        cmocka_unit_test(nothing_repeated_is_nothing),
+        cmocka_unit_test(time_is_bounded),
+        cmocka_unit_test(who_is_gone_stops_the_render),
         cmocka_unit_test(growing_a_string_or_a_list_is_linear),
         cmocka_unit_test(a_large_dictionary_is_searched_quickly),
     };

@@ -16,6 +16,7 @@
 #ifndef RELAY_TOKENIZER_SVC_JINJA_JINJA_H
 #define RELAY_TOKENIZER_SVC_JINJA_JINJA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,20 +32,24 @@ enum { JINJA_MAX_SOURCE = 256 << 10, JINJA_MAX_NESTING = 200 };
 relay_code jinja_template_compile(jinja_template **out, const char *source, size_t len, relay_err *e) RELAY_NODISCARD;
 void jinja_template_destroy(jinja_template *t);
 
-// What one render may cost. A step is a node evaluated, an item visited, 64 bytes of text copied or searched, or 8
-// looked at one by one: some 50 ns, so that the default is a second or two. Depth counts calls inside calls: a level
-// needs at most 1 KiB of the thread's stack.
+// What one render may cost. A step is a node evaluated, an item visited, 64 bytes of text copied or searched, 4 looked
+// at one by one, or one looked up in Unicode's tables: some 50 ns, so that the default is about a second. Depth counts
+// calls inside calls: a level needs at most 1 KiB of the thread's stack. The time counts from the run's creation; it
+// and is_over are looked at every few thousand steps.
 typedef struct jinja_limits {
     uint64_t max_steps;
     uint32_t max_depth;
     size_t max_output_bytes;
     size_t max_memory_bytes;
+    uint32_t max_time_ms;
+    bool (*is_over)(void *arg); // nobody wants the result any more: CANCELLED; NULL: somebody always does
+    void *arg;
 } jinja_limits;
 
 #define JINJA_LIMITS_DEFAULT                                                                                           \
     (jinja_limits) {                                                                                                   \
         .max_steps = 20 * 1000 * 1000, .max_depth = 1000, .max_output_bytes = 16u << 20,                               \
-        .max_memory_bytes = 128u << 20                                                                                 \
+        .max_memory_bytes = 64u << 20, .max_time_ms = 2000                                                             \
     }
 
 jinja_run *jinja_run_create(const jinja_limits *limits);
@@ -56,7 +61,7 @@ relay_code jinja_run_set(jinja_run *run, const char *name, size_t len, jinja_val
 // What made a function of value.h or from_json.h fail; for callers that build values.
 relay_code jinja_run_error(const jinja_run *run, relay_err *e);
 // Once a run. The result is a string of the run. INVALID_ARGUMENT is the template's or the caller's doing (what
-// raise_exception says is the whole message), RESOURCE_EXHAUSTED a bound that was passed.
+// raise_exception says is the whole message), RESOURCE_EXHAUSTED a bound that was passed, CANCELLED is_over.
 relay_code jinja_run_render(jinja_run *run, const jinja_template *t, jinja_value *text, relay_err *e) RELAY_NODISCARD;
 
 #endif

@@ -316,7 +316,8 @@ static bool center(jinja_run *run, jinja_value self, const jinja_args *args, jin
 
 static bool zfill(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
     int64_t width;
-    if (!jinja_only_positions(run, args, "zfill", 1, 1) || !jinja_arg_int(run, args->pos[0], "zfill", 0, &width))
+    if (!jinja_only_positions(run, args, "zfill", 1, 1) || !jinja_arg_int(run, args->pos[0], "zfill", 0, &width) ||
+        !jinja_spend_bytes(run, self.len))
         return false;
     int64_t missing = width - (int64_t)jinja_str_chars(self);
     size_t sign = self.len > 0 && (self.s[0] == '+' || self.s[0] == '-');

@@ -9,9 +9,18 @@
 #include "tokenizer_svc/jinja/eval.h"
 #include "tokenizer_svc/jinja/template.h"
 
+enum { PAUSE_STEPS = 4096 };
+
+static void set_pause(jinja_run *run) {
+    uint64_t left = run->limits.max_steps - run->steps;
+    run->pause_at = run->steps + (left < PAUSE_STEPS ? left : PAUSE_STEPS);
+}
+
 jinja_run *jinja_run_create(const jinja_limits *limits) {
     jinja_run *run = relay_calloc(1, sizeof *run);
     run->limits = *limits;
+    run->deadline = relay_mono_now() + (relay_mono_us)limits->max_time_ms * 1000;
+    set_pause(run);
     relay_arena_init(&run->arena, limits->max_memory_bytes);
     return run;
 }
@@ -92,9 +101,18 @@ bool jinja_fail_undefined(jinja_run *run, jinja_value u) {
     return jinja_fail(run, "%.*s", len, u.s);
 }
 
-bool jinja_fail_steps(jinja_run *run) {
-    return jinja_fail_code(run, RELAY_RESOURCE_EXHAUSTED, "takes more than %llu steps",
-                           (unsigned long long)run->limits.max_steps);
+bool jinja_pause(jinja_run *run) {
+    const jinja_limits *limits = &run->limits;
+    if (run->has_failed) return false;
+    if (run->steps > limits->max_steps)
+        return jinja_fail_code(run, RELAY_RESOURCE_EXHAUSTED, "takes more than %llu steps",
+                               (unsigned long long)limits->max_steps);
+    if (limits->is_over != NULL && limits->is_over(limits->arg))
+        return jinja_fail_code(run, RELAY_CANCELLED, "the call has ended");
+    if (relay_mono_now() > run->deadline)
+        return jinja_fail_code(run, RELAY_RESOURCE_EXHAUSTED, "takes more than %u ms", limits->max_time_ms);
+    set_pause(run);
+    return true;
 }
 
 bool jinja_fail_depth(jinja_run *run) {

@@ -6,6 +6,7 @@
 #define RELAY_TOKENIZER_SVC_JINJA_RUN_H
 
 #include "common/arena.h"
+#include "common/clock.h"
 #include "tokenizer_svc/jinja/jinja.h"
 #include "tokenizer_svc/jinja/text.h"
 
@@ -29,6 +30,8 @@ struct jinja_run {
     jinja_limits limits;
     const jinja_template *t; // NULL until rendered
     uint64_t steps;          // spent
+    uint64_t pause_at;       // past so many the bounds are looked at: at most max_steps
+    relay_mono_us deadline;
     uint32_t depth;
     uint32_t at; // offset in the template's source of what is evaluated
     bool has_failed;
@@ -52,12 +55,13 @@ bool jinja_fail_code(jinja_run *run, relay_code code, const char *fmt, ...) RELA
 // What raise_exception says, without a place.
 bool jinja_fail_text(jinja_run *run, jinja_value text);
 bool jinja_fail_undefined(jinja_run *run, jinja_value undefined);
-bool jinja_fail_steps(jinja_run *run);
+// Past pause_at: false where a bound is passed or the call is over, else sets the next pause.
+bool jinja_pause(jinja_run *run);
 bool jinja_fail_depth(jinja_run *run);
 
 static inline bool jinja_spend(jinja_run *run, uint64_t steps) {
     run->steps += steps;
-    return __builtin_expect(run->steps <= run->limits.max_steps, 1) || jinja_fail_steps(run);
+    return __builtin_expect(run->steps <= run->pause_at, 1) || jinja_pause(run);
 }
 // For copying and searching.
 static inline bool jinja_spend_bytes(jinja_run *run, uint64_t bytes) {
@@ -65,7 +69,7 @@ static inline bool jinja_spend_bytes(jinja_run *run, uint64_t bytes) {
 }
 // For looking at characters one by one.
 static inline bool jinja_spend_chars(jinja_run *run, uint64_t bytes) {
-    return jinja_spend(run, 1 + bytes / 8);
+    return jinja_spend(run, 1 + bytes / 4);
 }
 // How much of a name or a text a message shows.
 static inline int jinja_shown(size_t len) {

@@ -13,6 +13,12 @@ void jinja_text_init(jinja_text *t, jinja_run *run) {
     *t = (jinja_text){.run = run};
 }
 
+static bool out_of_memory(jinja_text *t) {
+    t->is_failed = true;
+    return jinja_fail_code(t->run, RELAY_RESOURCE_EXHAUSTED, "needs more than %zu bytes of memory",
+                           t->run->limits.max_memory_bytes);
+}
+
 static bool reserve(jinja_text *t, size_t more) {
     if (t->is_failed) return false;
     if (t->cap - t->len >= more) return true;
@@ -20,11 +26,7 @@ static bool reserve(jinja_text *t, size_t more) {
     if (cap < t->len + more) cap = t->len + more;
     char *s = cap > UINT32_MAX ? NULL : relay_arena_alloc(&t->run->arena, cap);
     uint8_t *from = s == NULL || t->from == NULL ? NULL : relay_arena_alloc(&t->run->arena, cap);
-    if (s == NULL || (t->from != NULL && from == NULL)) {
-        t->is_failed = true;
-        return jinja_fail_code(t->run, RELAY_RESOURCE_EXHAUSTED, "needs more than %zu bytes of memory",
-                               t->run->limits.max_memory_bytes);
-    }
+    if (s == NULL || (t->from != NULL && from == NULL)) return out_of_memory(t);
     if (t->len != 0) memcpy(s, t->s, t->len);
     if (from != NULL) memcpy(from, t->from, t->len);
     t->s = s;
@@ -36,11 +38,7 @@ static bool reserve(jinja_text *t, size_t more) {
 // Origins byte by byte from here on.
 static bool make_mixed(jinja_text *t) {
     t->from = relay_arena_alloc(&t->run->arena, t->cap);
-    if (t->from == NULL) {
-        t->is_failed = true;
-        return jinja_fail_code(t->run, RELAY_RESOURCE_EXHAUSTED, "needs more than %zu bytes of memory",
-                               t->run->limits.max_memory_bytes);
-    }
+    if (t->from == NULL) return out_of_memory(t);
     memset(t->from, t->origin == JINJA_TEMPLATE, t->len);
     return true;
 }
@@ -74,10 +72,28 @@ void jinja_text_add_char(jinja_text *t, uint32_t code_point, uint8_t origin) {
     jinja_text_add(t, bytes, relay_utf8_encode(code_point, bytes), origin);
 }
 
+// The first n of `len` bytes are set: the rest repeats them.
+static void repeat(void *bytes, size_t n, size_t len) {
+    while (n < len) {
+        size_t more = n < len - n ? n : len - n;
+        memcpy((char *)bytes + n, bytes, more);
+        n += more;
+    }
+}
+
 void jinja_text_fill(jinja_text *t, jinja_value fill, size_t times) {
-    if (fill.len != 0 && times > t->run->limits.max_memory_bytes / fill.len) times = t->run->limits.max_memory_bytes;
-    for (size_t i = 0; i < times && !t->is_failed; i++)
-        jinja_text_add_value(t, fill);
+    size_t begin = t->len, total;
+    if (fill.len == 0 || times == 0) return;
+    if (__builtin_mul_overflow(fill.len, times, &total) || total > t->run->limits.max_memory_bytes) {
+        out_of_memory(t);
+        return;
+    }
+    if (!reserve(t, total)) return;
+    jinja_text_add_value(t, fill);
+    if (t->is_failed) return;
+    repeat(t->s + begin, fill.len, total);
+    if (t->from != NULL) repeat(t->from + begin, fill.len, total);
+    t->len = begin + total;
 }
 
 bool jinja_text_finish(jinja_text *t, jinja_value *out) {

@@ -23,6 +23,7 @@ void jinja_text_add_value(jinja_text *t, jinja_value str);
 // Bytes [begin, begin + len) of a string.
 void jinja_text_add_part(jinja_text *t, jinja_value str, size_t begin, size_t len);
 void jinja_text_add_char(jinja_text *t, uint32_t code_point, uint8_t origin);
+// So many copies; refused before a byte is written where they would not fit.
 void jinja_text_fill(jinja_text *t, jinja_value fill, size_t times);
 bool jinja_text_finish(jinja_text *t, jinja_value *out) RELAY_NODISCARD;
 

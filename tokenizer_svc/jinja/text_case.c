@@ -56,10 +56,25 @@ static jinja_case case_of(jinja_case to, uint32_t cp, bool is_first, bool is_in_
     }
 }
 
+// Letters of ASCII only: byte by byte, each where it was.
+static bool ascii_case(jinja_run *run, jinja_value str, bool to_upper, jinja_value *out) {
+    char *s = jinja_alloc(run, str.len, 1);
+    if (s == NULL) return false;
+    char first = to_upper ? 'a' : 'A';
+    for (size_t i = 0; i < str.len; i++)
+        s[i] = (char)((uint8_t)(str.s[i] - first) < 26 ? str.s[i] ^ 0x20 : str.s[i]);
+    *out = str;
+    out->s = s;
+    return true;
+}
+
 bool jinja_str_case(jinja_run *run, jinja_value str, jinja_case to, jinja_value *out) {
     jinja_text t;
-    jinja_text_init(&t, run);
     if (!jinja_spend_chars(run, str.len)) return false;
+    bool is_simple = to == JINJA_UPPER || to == JINJA_LOWER || to == JINJA_CASEFOLD;
+    if (is_simple && jinja_str_is_ascii(str)) return ascii_case(run, str, to == JINJA_UPPER, out);
+    if (!jinja_spend(run, str.len)) return false;
+    jinja_text_init(&t, run);
     bool is_in_word = false;
     for (size_t i = 0; i < str.len && !t.is_failed;) {
         uint32_t cp, mapped[3];
