@@ -7,13 +7,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/admin_http.h"
 #include "common/daemon.h"
 #include "common/ident.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/processors.h"
 #include "common/rpc_server.h"
 #include "common/rpc_standard.h"
 #include "common/version.h"
@@ -85,8 +85,7 @@ static void create_services(process *p, const relay_tokenizer_settings *s) {
     static const char *const names[] = {RELAY_GENERATION_SERVICE_NAME, RELAY_TOKENIZER_SERVICE_NAME};
     p->health = relay_rpc_health_create(p->server, names, 2);
     p->reflection = relay_rpc_reflection_create(p->server, names, 2);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n_threads = s->threads != 0 ? (uint32_t)s->threads : processors > 0 ? (uint32_t)processors : 1;
+    uint32_t n_threads = s->threads != 0 ? (uint32_t)s->threads : relay_processors_available();
     p->workers = relay_workers_create(n_threads, (uint32_t)s->max_queued_jobs);
     if (s->n_model_servers != 0) {
         p->link = relay_model_link_create(&(relay_model_link_opts){

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/processors.h"
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/host_memory.h"
@@ -27,7 +28,7 @@ relay_code relay_cpu_device_create(relay_device **out, const relay_kernels *k, c
     relay_cpu_device *d = relay_calloc(1, sizeof *d);
     d->base.k = k;
     d->opts = *opts;
-    if (d->opts.n_threads == 0) d->opts.n_threads = relay_pool_default_threads();
+    if (d->opts.n_threads == 0) d->opts.n_threads = relay_processors_available();
     const uint64_t n_threads = d->opts.n_threads;
     relay_code code = relay_pool_create(&d->pool, d->opts.n_threads, e);
     if (code != RELAY_OK) {

@@ -16,9 +16,6 @@ typedef struct relay_pool relay_pool;
 // `thread` is below the pool's n_threads and belongs to one running thread: scratch memory may be indexed by it.
 typedef void (*relay_pool_fn)(void *arg, uint32_t task, uint32_t thread);
 
-// The processors this process may use: its affinity mask, or less where a control group's quota allows less.
-uint32_t relay_pool_default_threads(void);
-
 // n_threads counts the owner; at least 1. RESOURCE_EXHAUSTED where threads cannot be made.
 relay_code relay_pool_create(relay_pool **out, uint32_t n_threads, relay_err *e) RELAY_NODISCARD;
 void relay_pool_destroy(relay_pool *p);

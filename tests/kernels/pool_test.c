@@ -104,19 +104,12 @@ static void an_idle_pool_uses_no_processor(void **state) {
     relay_pool_destroy(p);
 }
 
-static void the_default_is_what_the_process_may_use(void **state) {
-    uint32_t n = relay_pool_default_threads();
-    assert_true(n >= 1 && n <= (uint32_t)sysconf(_SC_NPROCESSORS_CONF));
-    relay_pool_destroy(NULL);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_every_task_once),
         cmocka_unit_test(jobs_that_follow_at_once_do_not_mix),
         cmocka_unit_test(workers_that_sleep_wake_up),
         cmocka_unit_test(an_idle_pool_uses_no_processor),
-        cmocka_unit_test(the_default_is_what_the_process_may_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
