@@ -77,6 +77,7 @@ static relay_code text_value(builder *b, ProtobufCBinaryData text, const char *p
 
 static relay_code parse_json(builder *b, ProtobufCBinaryData text, const char *path, yyjson_val **root) {
     yyjson_doc *doc;
+    if (text.len == 0) return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: is empty; leave it out or give JSON", path);
     relay_code code = relay_json_parse(&doc, (const char *)text.data, text.len, RELAY_JSON_MAX_DEPTH, path, b->e);
     if (code != RELAY_OK) return code;
     b->docs = relay_realloc(b->docs, (b->n_docs + 1) * sizeof *b->docs);
@@ -318,6 +319,18 @@ static relay_code cut_behind_final_message(builder *b, const Relay__V1__Chat *ch
     return RELAY_OK;
 }
 
+// A template that needs a content fails far from the message that has none: the error names that one too.
+static void name_message_without_content(const Relay__V1__Chat *chat, relay_err *e) {
+    if (e == NULL || strstr(e->message, "has no attribute 'content'") == NULL) return;
+    for (size_t i = 0; i < chat->n_messages; i++) {
+        const Relay__V1__ChatMessage *m = chat->messages[i];
+        if (m->has_content || m->n_parts != 0 || m->n_tool_calls != 0 || m->has_extra_json) continue;
+        size_t len = strlen(e->message);
+        snprintf(e->message + len, sizeof e->message - len, "; chat.messages[%zu].content is not set", i);
+        return;
+    }
+}
+
 static void give(jinja_value text, relay_rendered *out) {
     out->text = relay_strndup(text.s, text.len);
     out->len = text.len;
@@ -340,7 +353,10 @@ relay_code relay_chat_template_render(const relay_chat_template *t, const Relay_
     }
     builder b = {.run = jinja_run_create(&limits), .e = e};
     relay_code code = set_variables(&b, chat, tokens);
-    if (code == RELAY_OK) code = jinja_run_render(b.run, t->compiled, &text, e);
+    if (code == RELAY_OK) {
+        code = jinja_run_render(b.run, t->compiled, &text, e);
+        if (code == RELAY_INVALID_ARGUMENT) name_message_without_content(chat, e);
+    }
     if (code == RELAY_OK && chat->has_continue_final_message && chat->continue_final_message)
         code = cut_behind_final_message(&b, chat, &text);
     if (code == RELAY_OK) give(text, out);

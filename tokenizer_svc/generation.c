@@ -1,6 +1,7 @@
 #include "tokenizer_svc/generation.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct relay_generation {
     char request_id[RELAY_REQUEST_ID_MAX_BYTES + 1];
     bool is_final_only, wants_details, wants_logprobs, includes_stop;
     uint32_t min_new_tokens, n_prompt, n_resumed;
+    const char *prompt_field; // which one the prompt came in
     uint32_t *stop_ids;
     size_t n_stop_ids;
     char *stop_strings[RELAY_MAX_STOP_STRINGS];
@@ -115,6 +117,7 @@ static relay_code open_text(relay_generation *g, const Relay__V1__GenerateReques
         .skip_special_tokens = output == NULL || !output->has_skip_special_tokens || output->skip_special_tokens,
         .stop_strings = strings,
         .n_stop_strings = (uint32_t)n_strings,
+        .stop_strings_field = "stop.stop_strings",
         .include_stop_string = g->includes_stop,
         .prompt_tail = prompt->encoding.ids + (prompt->encoding.n - n_tail),
         .n_prompt_tail = n_tail,
@@ -164,6 +167,9 @@ relay_code relay_generation_prepare(relay_generation *g, const Relay__V1__Genera
     const Relay__V1__TextStop *stop = m->stop;
     const Relay__V1__TextOutput *output = m->output;
     g->n_prompt = prompt->encoding.n;
+    g->prompt_field = m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT ? "prompt"
+                      : m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_CHAT ? "chat"
+                                                                                 : "token_ids.ids";
     if (output != NULL) {
         g->is_final_only = output->has_final_only && output->final_only;
         g->wants_logprobs = output->has_top_logprobs;
@@ -388,12 +394,24 @@ static void on_response(void *arg, const Relay__V1__GenerateTokensResponse *r) {
     }
 }
 
+static void rename_field(relay_err *e, const char *theirs, const char *ours) {
+    const char *at = strstr(e->message, theirs);
+    if (at == NULL) return;
+    char renamed[RELAY_ERR_MESSAGE_MAX];
+    snprintf(renamed, sizeof renamed, "%.*s%s%s", (int)(at - e->message), e->message, ours, at + strlen(theirs));
+    memcpy(e->message, renamed, sizeof renamed);
+}
+
 static void on_error(void *arg, relay_code code, const relay_err *e) {
     relay_generation *g = arg;
     if (g->is_stopped) {
         finish(g, NULL); // it was complete, whatever became of the pod
     } else {
-        fail(g, code, e);
+        // The model server names its own fields; the client knows those that they were made of.
+        relay_err told = *e;
+        rename_field(&told, "prompt_token_ids", g->prompt_field);
+        rename_field(&told, "resume.generated_token_ids", "resume_token_ids");
+        fail(g, code, &told);
         account(g, code, 0, NULL);
     }
     relay_rpc_call_unref(g->call); // may free g

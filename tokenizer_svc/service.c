@@ -289,6 +289,7 @@ static relay_code open_step_stream(const relay_text_model *model, const Relay__V
         .skip_special_tokens = !o->has_skip_special_tokens || o->skip_special_tokens,
         .stop_strings = stops,
         .n_stop_strings = (uint32_t)o->n_stop_strings,
+        .stop_strings_field = "options.stop_strings",
         .include_stop_string = o->has_include_stop_string && o->include_stop_string,
         .prompt_tail = m->prompt_tail,
         .n_prompt_tail = (uint32_t)m->n_prompt_tail,

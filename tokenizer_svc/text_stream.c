@@ -218,26 +218,28 @@ static uint64_t hash_options(const relay_text_stream_opts *o) {
     return h;
 }
 
-static relay_code check_stop_strings(const relay_stop_string *strings, uint32_t n, relay_err *e) {
+static relay_code check_stop_strings(const relay_text_stream_opts *opts, relay_err *e) {
+    const char *field = opts->stop_strings_field != NULL ? opts->stop_strings_field : "stop_strings";
+    uint32_t n = opts->n_stop_strings;
     if (n > RELAY_MAX_STOP_STRINGS)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop_strings: %u strings, at most %d are allowed", n,
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: %u strings, at most %d are allowed", field, n,
                           RELAY_MAX_STOP_STRINGS);
     for (uint32_t i = 0; i < n; i++) {
-        const relay_stop_string *s = &strings[i];
-        if (s->len == 0) return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop_strings[%u] is empty", i);
+        const relay_stop_string *s = &opts->stop_strings[i];
+        if (s->len == 0) return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%u] is empty", field, i);
         if (s->len > RELAY_MAX_STOP_STRING_BYTES)
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop_strings[%u] has %zu bytes, at most %d are allowed", i,
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%u] has %zu bytes, at most %d are allowed", field, i,
                               s->len, RELAY_MAX_STOP_STRING_BYTES);
         size_t valid = relay_utf8_valid_prefix(s->bytes, s->len);
         if (valid != s->len)
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop_strings[%u] is not valid UTF-8 at byte %zu", i, valid);
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%u] is not valid UTF-8 at byte %zu", field, i, valid);
     }
     return RELAY_OK;
 }
 
 relay_code relay_text_stream_create(relay_text_stream **out, const relay_text_stream_opts *opts, relay_err *e) {
     *out = NULL;
-    relay_code code = check_stop_strings(opts->stop_strings, opts->n_stop_strings, e);
+    relay_code code = check_stop_strings(opts, e);
     if (code != RELAY_OK) return code;
     relay_text_stream *s = relay_calloc(1, sizeof *s);
     s->vocab = opts->vocab;

@@ -26,6 +26,7 @@ typedef struct relay_text_stream_opts {
     bool skip_special_tokens;              // CONTROL tokens add no text (a stop string equal to one's name still stops)
     const relay_stop_string *stop_strings; // copied
     uint32_t n_stop_strings;               // at most RELAY_MAX_STOP_STRINGS
+    const char *stop_strings_field;        // what errors call them; NULL: stop_strings
     bool include_stop_string;              // the text ends behind the stop string rather than before it
     const uint32_t *prompt_tail; // the last ids of the prompt (8 are enough), for what depends on what came before
     uint32_t n_prompt_tail;

@@ -311,6 +311,8 @@ static void names_the_field_that_is_wrong(void **state) {
     m->n_parts = 0;
     SET(&w.chat, tools_json, "{}");
     refuses("", &w.chat, "chat.tools_json: must be a JSON array");
+    SET(&w.chat, tools_json, "");
+    refuses("", &w.chat, "chat.tools_json: is empty; leave it out or give JSON");
     w.chat.has_tools_json = false;
     SET(&w.chat, template_args_json, "{\"messages\": []}");
     refuses("", &w.chat, "chat.template_args_json: \"messages\" is set by its own field");
@@ -344,6 +346,10 @@ static void names_the_place_in_the_template(void **state) {
     say(&w, "user", "x");
     refuses("a\n  {{ messages[0].nothing.more }}", &w.chat,
             "chat template: line 2, column 25: 'dict object' has no attribute 'nothing'");
+    w.chat.messages[0]->has_content = false;
+    refuses("{{ 'x' + messages[0].content }}", &w.chat,
+            "chat template: line 1, column 8: 'dict object' has no attribute 'content'; chat.messages[0].content is "
+            "not set");
     refuses("ab\n\xC3\xA9\xC3\xA9 {% if %}", &w.chat,
             "chat template: line 2, column 10: Expected an expression, got end of statement block");
 }

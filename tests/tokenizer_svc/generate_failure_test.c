@@ -203,7 +203,7 @@ static void other_wrong_requests_are_refused_by_name(void **state) {
     r.message.prompt = relay_message_bytes(long_prompt, sizeof long_prompt);
     expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "prompt has 1001 bytes; at most 1000");
     r.message.prompt = relay_message_bytes(long_prompt, 999); // 999 tokens and BOS
-    expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "1000 ids");
+    expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "prompt has 1000 ids");
 
     text_request_init(&r, 10, 5, 1);
     for (int i = 0; i < 17; i++)
@@ -211,7 +211,7 @@ static void other_wrong_requests_are_refused_by_name(void **state) {
     expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "stop.stop_strings has 17 strings; at most 16");
     text_request_init(&r, 10, 5, 1);
     text_request_add_stop(&r, long_prompt, 257);
-    expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "stop_strings[0]");
+    expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "stop.stop_strings[0] has 257 bytes");
 
     text_request_init(&r, 10, 5, 1);
     uint8_t one = 1;

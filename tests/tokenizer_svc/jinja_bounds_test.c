@@ -249,6 +249,7 @@ static const char BUSY[] = "{% for a in range(99999) %}{% for b in range(99999) 
 static void time_is_bounded(void **state) {
     jinja_limits limits = JINJA_LIMITS_DEFAULT;
     limits.max_steps = UINT64_MAX;
+    limits.max_memory_bytes = (size_t)1 << 30;
     limits.max_time_ms = 30;
     clock_t begin = clock();
     exhausts(BUSY, &limits, "takes more than 30 ms");

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/message.h"
 #include "common/utf8.h"
 #include "tests/tokenizer_svc/text_world.h"
@@ -508,6 +509,33 @@ static void a_template_of_the_caller_s_gives_text_and_ids_only_for_a_named_model
     text_world_destroy(w);
 }
 
+static void a_worker_stops_for_a_call_that_has_ended(void **state) {
+    w = text_world_create((text_world_opts){.has_no_model = true, .n_workers = 1});
+    chat_request r;
+    chat_request_init(&r, "hello");
+    static const char busy[] = "{% set s = 'a b' * 100000 %}{% for i in range(9999) %}"
+                               "{% if s | wordcount == 5 %}{% endif %}{% endfor %}";
+    RELAY_SET(&r.message, template_, relay_message_text(busy));
+    relay_err e;
+    relay_mono_us begin = relay_mono_now();
+    expect_error(call("RenderChat", &r.message.base, rendered_type, &e), &e, RELAY_RESOURCE_EXHAUSTED, "takes more");
+    relay_mono_us whole = relay_mono_now() - begin;
+    // The first is at work when its client goes; the others wait. None holds up who comes behind them.
+    for (int i = 0; i < 4; i++) {
+        ProtobufCMessage *m = NULL;
+        relay_code code =
+            relay_rpc_client_unary(w->client, "/" RELAY_TOKENIZER_SERVICE_NAME "/RenderChat", &r.message.base,
+                                   rendered_type, NULL, 0, relay_mono_now() + whole / 10, &m, &e);
+        assert_int_equal(code, RELAY_DEADLINE_EXCEEDED);
+    }
+    begin = relay_mono_now();
+    tokenize_request t;
+    tokenize_request_init(&t, "hello");
+    EXPECT_TOKENS(&t, TEXT_BOS, "hello");
+    assert_true(relay_mono_now() - begin < whole / 2);
+    text_world_destroy(w);
+}
+
 // ---- What the service says of itself
 
 static void the_tokenizer_s_info_is_told(void **state) {
@@ -552,6 +580,7 @@ int main(void) {
         cmocka_unit_test(a_chat_becomes_ids_and_text),
         cmocka_unit_test(no_message_can_forge_a_turn),
         cmocka_unit_test(a_template_of_the_caller_s_gives_text_and_ids_only_for_a_named_model),
+        cmocka_unit_test(a_worker_stops_for_a_call_that_has_ended),
         cmocka_unit_test(the_tokenizer_s_info_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
