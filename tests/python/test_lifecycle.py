@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from conftest import BIN, GO_BIN, RELAY, ROOT, SMOLLM2, run, start_model, start_tokenizer, wait_serving
+from conftest import BIN, GO_BIN, RELAY, ROOT, SMOLLM2, Service, run, start_model, start_tokenizer, wait_serving
 
 
 def get(address, path):
@@ -87,6 +87,22 @@ def test_sigterm_twice_ends_at_once():
     # Told, not left hanging: a cut answer, or UNAVAILABLE.
     assert answer.returncode in (0, 3)
     assert tokenizer.stop() == 0
+
+
+def test_sigterm_twice_ends_a_tokenizer_whose_workers_are_busy():
+    tokenizer = Service(BIN / "tokenizer_svc/relay-tokenizer", "--tokenizer", SMOLLM2, "--threads", "2")
+    wait_serving(tokenizer)
+    template = "{% set s = 'a b' * 100000 %}{% for i in range(9999) %}{% if s | wordcount == 5 %}{% endif %}{% endfor %}"
+    request = json.dumps({"chat": {"messages": [{"role": "user", "content": "x"}]}, "template": template})
+    calls = [subprocess.Popen([GO_BIN / "grpcurl", "-plaintext", "-d", request, tokenizer.address, "relay.v1.TokenizerService/RenderChat"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(8)]
+    time.sleep(0.3)
+    tokenizer.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    tokenizer.process.send_signal(signal.SIGTERM)
+    assert tokenizer.process.wait(2) == 0
+    for call in calls:
+        assert call.wait(10) != 0
 
 
 def test_tokenizer_drains_its_own_answers():
