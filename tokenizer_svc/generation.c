@@ -343,6 +343,16 @@ static const char *reason_name(int reason) {
     return v == NULL ? "?" : v->name + strlen("FINISH_REASON_");
 }
 
+// How the answer ended, in a word. A call that its client's deadline cuts is a cancelled one to the model; the client's
+// clock starts before that of the call here, so its giving up may come first by the way between.
+static const char *end_name(const relay_generation *g, relay_code code, int reason, relay_mono_us now) {
+    const int64_t way_us = 50000;
+    bool is_cut =
+        code == RELAY_CANCELLED || (code == RELAY_OK && reason == RELAY__V1__FINISH_REASON__FINISH_REASON_CANCELLED);
+    if (is_cut && now >= relay_rpc_call_deadline(g->call) - way_us) code = RELAY_DEADLINE_EXCEEDED;
+    return code == RELAY_OK ? reason_name(reason) : relay_code_name(code);
+}
+
 static void observe_since(relay_histogram *h, relay_mono_us begin, relay_mono_us end) {
     if (h != NULL) relay_histogram_observe(h, (double)(end - begin) / 1e6);
 }
@@ -363,7 +373,7 @@ static void account(const relay_generation *g, relay_code code, int reason, cons
               "ttft_ms=%.1f total_ms=%.1f finish=%s",
               g->request_id, g->pod, g->n_prompt, g->n_resumed, g->n_output - g->n_resumed, g->cached_tokens,
               timings == NULL ? 0.0 : (double)timings->queue_us / 1000, ttft_ms, (double)(now - g->received_at) / 1000,
-              code == RELAY_OK ? reason_name(reason) : relay_code_name(code));
+              end_name(g, code, reason, now));
 }
 
 static void finish(relay_generation *g, const Relay__V1__TokensFinished *model) {

@@ -198,6 +198,43 @@ def test_more_threads_than_processors_are_warned_of():
     assert "more threads than processors" in done.stderr and "threads=1000" in done.stderr, done.stderr
 
 
+def test_the_log_tells_a_deadline_from_a_cancel():
+    model = start_model()
+    tokenizer = start_tokenizer(model)
+    wait_serving(model, tokenizer)
+    late = run(RELAY, "generate", "--server", tokenizer.address, "--ignore-eos", "--max-new-tokens", "4000", "--timeout", "0.4", "x",
+               check=False)
+    assert late.returncode != 0 and "DEADLINE_EXCEEDED" in late.stderr, late.stderr
+    cancelled = generating(tokenizer, 4000)
+    cancelled.stdout.readline()
+    cancelled.kill()
+    cancelled.communicate()
+    until = time.monotonic() + 20
+    while tokenizer.log().count("request finished") < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    ends = re.findall(r"finish=(\S+)", tokenizer.log())
+    assert ends == ["DEADLINE_EXCEEDED", "CANCELLED"], tokenizer.log()
+    assert tokenizer.stop() == 0 and model.stop() == 0
+
+
+def test_the_load_has_the_time_of_its_snapshot():
+    model = start_model(ROOT / "tests/data/stories260K.gguf")
+    wait_serving(model)
+    time.sleep(0.2)
+    first, asked = load(model), time.time()
+    time.sleep(0.1)
+    again = load(model)
+    assert first["snapshotUnixMs"] == again["snapshotUnixMs"]
+    assert int(first["snapshotUnixMs"]) < asked * 1000 - 100
+    assert model.stop() == 0
+
+
+def test_the_smallest_parameters_give_an_answer(services):
+    out = run(RELAY, "generate", "--server", services[1].address, "--temperature", "1e-38", "--repetition-penalty", "1e-38",
+              "--max-new-tokens", "5", "--ignore-eos", "--json", "The sea").stdout
+    assert json.loads(out.splitlines()[-1])["finished"]["output_tokens"] == 5
+
+
 def test_many_clients_get_what_each_gets_alone(services):
     """Sixteen clients at once, each with its own seed, get what each gets alone."""
     def answer(seed):
