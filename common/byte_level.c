@@ -9,13 +9,6 @@ static bool stands_for_itself(uint32_t byte) {
 // The bytes that do not are, in ascending order, 0x00..0x20, 0x7F..0xA0 and 0xAD: 33 + 34 + 1.
 enum { N_LOW = 0x21, N_MIDDLE = 0xA1 - 0x7F, N_SHIFTED = N_LOW + N_MIDDLE + 1 };
 
-uint32_t relay_byte_level_encode(uint8_t byte) {
-    if (stands_for_itself(byte)) return byte;
-    if (byte < N_LOW) return 0x100u + byte;
-    if (byte < 0xA1) return 0x100u + N_LOW + (byte - 0x7Fu);
-    return 0x100u + N_LOW + N_MIDDLE;
-}
-
 // The byte that a code point stands for, or -1.
 static int byte_of(uint32_t cp) {
     if (cp <= 0xFF) return stands_for_itself(cp) ? (int)cp : -1;

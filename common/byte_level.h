@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The code point that stands for a byte.
-uint32_t relay_byte_level_encode(uint8_t byte);
 // Writes the bytes that a piece stands for to `out` (room for `len`; may be the piece itself) and their number to
 // *out_len. False, and *out_len 0, if a character of the piece is not of the alphabet or is no UTF-8.
 bool relay_byte_level_decode(const char *piece, size_t len, char *out, size_t *out_len);

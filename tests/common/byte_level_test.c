@@ -15,7 +15,6 @@ static void the_byte_alphabet_is_gpt2s(void **state) {
     for (uint32_t b = 0; b < 256; b++) {
         bool is_printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
         uint32_t expected = is_printable ? b : next++;
-        assert_int_equal(relay_byte_level_encode((uint8_t)b), expected);
         char piece[4], out[4];
         size_t n;
         assert_true(relay_byte_level_decode(piece, relay_utf8_encode(expected, piece), out, &n));

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/byte_level.h"
 #include "common/utf8.h"
 
 enum { MAX_TOKENS = 1024, NORMAL = 1, CONTROL = 3, USER = 4, UNUSED = 5 };
@@ -27,12 +26,22 @@ static void add(token_list *l, const char *piece, size_t len, uint32_t type) {
     l->types[l->n++] = type;
 }
 
+// The code point that stands for a byte: its own where that is printable, else the next from U+0100 on.
+static uint32_t code_point_of(uint8_t byte) {
+    uint32_t next = 0x100;
+    for (uint32_t b = 0;; b++) {
+        bool is_printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b != 0xAD);
+        if (b == byte) return is_printable ? b : next;
+        if (!is_printable) next++;
+    }
+}
+
 // Raw bytes in the byte alphabet.
 static void add_raw(token_list *l, const char *bytes, size_t len) {
     char piece[1024];
     size_t n = 0;
     for (size_t i = 0; i < len; i++)
-        n += relay_utf8_encode(relay_byte_level_encode((uint8_t)bytes[i]), piece + n);
+        n += relay_utf8_encode(code_point_of((uint8_t)bytes[i]), piece + n);
     add(l, piece, n, NORMAL);
 }
 
