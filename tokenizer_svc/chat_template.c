@@ -308,7 +308,8 @@ static relay_code cut_behind_final_message(builder *b, const Relay__V1__Chat *ch
     jinja_value whole = jinja_str(content.len != 0 ? (const char *)content.data : "", content.len, JINJA_CALLER);
     jinja_value from_left = jinja_str_strip(whole, jinja_none(), JINJA_STRIP_LEFT);
     jinja_value stripped = jinja_str_strip(from_left, jinja_none(), JINJA_STRIP_RIGHT);
-    size_t at = jinja_str_rfind(*text, stripped, text->len);
+    size_t at;
+    if (!jinja_str_rfind_spending(b->run, *text, stripped, &at)) return jinja_run_error(b->run, b->e);
     if (at == SIZE_MAX)
         return relay_fail(b->e, RELAY_INVALID_ARGUMENT,
                           "chat.continue_final_message: the template does not show the content of "

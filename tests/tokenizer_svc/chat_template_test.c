@@ -332,6 +332,22 @@ static void refuses_json_that_nests_too_deep(void **state) {
     refuses("", &w.chat, "chat.tools_json: byte 64: more than 64 levels of nesting");
 }
 
+// The content is all but found at every byte of the text.
+static void a_final_message_is_looked_for_within_the_bounds(void **state) {
+    enum { LEN = 500000 };
+    world w = {0};
+    setup(&w);
+    char *content = relay_calloc(LEN + 1, 1);
+    memset(content, 'a', LEN);
+    content[LEN / 2] = 'b';
+    say(&w, "assistant", content);
+    w.chat.has_continue_final_message = w.chat.continue_final_message = true;
+    outcome o = render("{{ 'a' * 2000000 }}", &w.chat);
+    assert_int_equal(o.code, RELAY_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(o.error.message, "takes more than"));
+    free(content);
+}
+
 static void an_exception_of_the_template_is_the_message(void **state) {
     world w = {0};
     setup(&w);
@@ -389,6 +405,7 @@ int main(void) {
         cmocka_unit_test(shows_the_time_that_it_is_given),
         cmocka_unit_test(names_the_field_that_is_wrong),
         cmocka_unit_test(refuses_json_that_nests_too_deep),
+        cmocka_unit_test(a_final_message_is_looked_for_within_the_bounds),
         cmocka_unit_test(an_exception_of_the_template_is_the_message),
         cmocka_unit_test(names_the_place_in_the_template),
         cmocka_unit_test(ends_behind_the_final_message),

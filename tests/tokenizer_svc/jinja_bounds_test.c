@@ -257,6 +257,7 @@ static void time_is_bounded(void **state) {
     static const char *const busy[] = {
         "{% set s = 'a' * 100000 %}{% for i in range(99999) %}{% if s | upper | length > 5 %}{% endif %}{% endfor %}",
         "{% set s = 'é' * 50000 %}{% for i in range(99999) %}{% if s | title == 5 %}{% endif %}{% endfor %}",
+        "{{ ('b' * 1000000) | trim('a' * 1000000 ~ 'b') }}",
         "{% set s = 'a ' * 50000 %}{% for i in range(99999) %}{% if s | wordcount == 5 %}{% endif %}{% endfor %}",
     };
     for (size_t i = 0; i < sizeof busy / sizeof busy[0]; i++) {

@@ -237,6 +237,18 @@ size_t jinja_str_rfind(jinja_value str, jinja_value needle, size_t end) {
     return SIZE_MAX;
 }
 
+bool jinja_str_rfind_spending(jinja_run *run, jinja_value str, jinja_value needle, size_t *at) {
+    *at = needle.len == 0 ? str.len : SIZE_MAX;
+    for (size_t i = needle.len > str.len || needle.len == 0 ? 0 : str.len - needle.len + 1; i-- > 0;) {
+        if (str.s[i] != needle.s[0] || str.s[i + needle.len - 1] != needle.s[needle.len - 1]) continue;
+        if (!jinja_spend_bytes(run, needle.len)) return false;
+        if (memcmp(str.s + i, needle.s, needle.len) != 0) continue;
+        *at = i;
+        break;
+    }
+    return true;
+}
+
 static bool is_stripped(jinja_value str, size_t begin, size_t len, jinja_value chars) {
     if (chars.kind == JINJA_STR) return memmem(chars.s, chars.len, str.s + begin, len) != NULL;
     uint32_t cp;
@@ -245,9 +257,11 @@ static bool is_stripped(jinja_value str, size_t begin, size_t len, jinja_value c
 }
 
 bool jinja_str_strip_spending(jinja_run *run, jinja_value str, jinja_value chars, int sides, jinja_value *out) {
+    // Many characters are looked through for every one of the string's: that is paid for before.
+    bool is_costly = chars.kind == JINJA_STR && chars.len >= 8;
+    if (is_costly && !jinja_spend_chars(run, (1 + (uint64_t)str.len) * (1 + chars.len / 8))) return false;
     *out = jinja_str_strip(str, chars, sides);
-    uint64_t looked_at = 1 + str.len - out->len;
-    return jinja_spend_chars(run, chars.kind == JINJA_STR ? looked_at * (1 + chars.len / 8) : looked_at);
+    return is_costly || jinja_spend_chars(run, 1 + str.len - out->len);
 }
 
 jinja_value jinja_str_strip(jinja_value str, jinja_value chars, int sides) {

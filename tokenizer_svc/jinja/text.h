@@ -46,6 +46,8 @@ size_t jinja_str_offset(jinja_value str, size_t index);
 // The byte offset of the first `needle` at or behind `begin`, or SIZE_MAX.
 size_t jinja_str_find(jinja_value str, jinja_value needle, size_t begin);
 size_t jinja_str_rfind(jinja_value str, jinja_value needle, size_t end);
+// The last one, or SIZE_MAX; every comparison is paid for.
+bool jinja_str_rfind_spending(jinja_run *run, jinja_value str, jinja_value needle, size_t *at) RELAY_NODISCARD;
 
 enum { JINJA_STRIP_LEFT = 1, JINJA_STRIP_RIGHT = 2 };
 // `chars` is a string of characters, or not a string: white space.
