@@ -48,7 +48,7 @@ static void what_is_json_is_read(void **state) {
         "{\"a\":1,\"A\":2}",
         "18446744073709551615",
         "[1e999, 123456789012345678901234567890]", // kept as text
-        "\"{[\\\"{[\"", // brackets in a string
+        "\"{[\\\"{[\"",                            // brackets in a string
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         yyjson_doc *doc;
