@@ -203,7 +203,9 @@ bool jinja_format_percent(jinja_run *run, jinja_value format, jinja_value values
         p.at = end + 1;
         if (sign != NULL && !percent_directive(&p)) return false;
     }
-    bool may_stay = values.kind == JINJA_DICT || values.kind == JINJA_LIST || values.kind == JINJA_UNDEFINED;
+    // What has items may stay unread: it could be a mapping.
+    bool may_stay = values.kind == JINJA_DICT || values.kind == JINJA_LIST || values.kind == JINJA_RANGE ||
+                    values.kind == JINJA_UNDEFINED;
     if (p.used < (values.kind == JINJA_TUPLE ? values.list->n : may_stay ? 0 : 1))
         return jinja_fail(run, "not all arguments converted during string formatting");
     if (!jinja_text_finish(&p.t, out)) return false;
