@@ -1,6 +1,5 @@
 // `relay chat`: a conversation on the terminal. Ctrl-C stops an answer, not the chat; lines that begin with / are
 // commands.
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/generation.h"
 #include "cli/sampling_flags.h"
+#include "common/message.h"
 
 enum { MAX_TURNS = 4096 };
 
@@ -22,18 +22,8 @@ typedef struct chat_state {
     size_t n_turns;
 } chat_state;
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number) {
-    interrupted = 1;
-}
-
 static void add_turn(chat_state *c, const char *role, const char *text, size_t len) {
-    Relay__V1__ChatMessage *m = &c->turns[c->n_turns++];
-    relay__v1__chat_message__init(m);
-    m->has_role = m->has_content = true;
-    m->role = relay_cli_text(role, strlen(role));
-    m->content = relay_cli_text(relay_strndup(text, len), len);
+    relay_generation_set_message(&c->turns[c->n_turns++], role, relay_strndup(text, len), len);
 }
 
 static void drop_turns(chat_state *c, size_t keep) {
@@ -57,17 +47,15 @@ static int ask(chat_state *c, const char *text, size_t len) {
     Relay__V1__GenerateRequest request = RELAY__V1__GENERATE_REQUEST__INIT;
     request.input_case = RELAY__V1__GENERATE_REQUEST__INPUT_CHAT;
     request.chat = &chat;
-    request.has_model = c->common.model[0] != 0;
-    request.model = relay_cli_text(c->common.model, strlen(c->common.model));
+    if (c->common.model[0] != 0) RELAY_SET(&request, model, relay_message_text(c->common.model));
     relay_err e;
     relay_code code = relay_sampling_flags_apply(&c->flags, &request, &e);
     if (code != RELAY_OK) {
         drop_turns(c, c->n_turns - 1);
         return relay_cli_error(code, &e);
     }
-    interrupted = 0;
-    relay_generation g = {
-        .client = c->client, .is_interrupted = &interrupted, .deadline = relay_cli_deadline(&c->common)};
+    relay_cli_clear_interrupt();
+    relay_generation g = {.client = c->client, .deadline = relay_cli_deadline(&c->common)};
     int exit_code = relay_generation_run(&g, &request);
     putchar('\n');
     if (exit_code == RELAY_EXIT_OK || g.was_cancelled) {
@@ -139,11 +127,11 @@ static int converse(chat_state *c, size_t system_turns) {
             fputs("> ", stdout);
             fflush(stdout);
         }
-        interrupted = 0;
+        relay_cli_clear_interrupt();
         ssize_t n = getline(&line, &cap, stdin);
         if (n < 0) {
             // Ctrl-C while a line is typed throws the line away.
-            if (!interrupted) break;
+            if (!relay_cli_is_interrupted()) break;
             clearerr(stdin);
             putchar('\n');
             continue;
@@ -189,19 +177,16 @@ int relay_cli_chat(int argc, char **argv) {
     const relay_config config = {
         .program = "relay chat",
         .env_prefix = "RELAY",
-        .usage = "[flags] [--stop TEXT]...",
+        .usage = "[flags]",
         .summary = "A conversation: a line is a question, a line that begins with / a command (/help).",
         .entries = entries,
         .n_entries = sizeof entries / sizeof entries[0],
     };
     int exit_code;
-    if (!relay_sampling_flags_take_stops(&c->flags, &argc, argv)) return RELAY_EXIT_USAGE;
     if (!relay_cli_parse(&config, argc, argv, NULL, NULL, &exit_code)) return exit_code;
     exit_code = relay_cli_connect(&c->client, c->common.server);
     if (exit_code != RELAY_EXIT_OK) return exit_code;
-    // No SA_RESTART: Ctrl-C must end the wait for a line.
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
+    relay_cli_catch_interrupt();
     if (system_text[0] != 0) add_turn(c, "system", system_text, strlen(system_text));
     size_t system_turns = c->n_turns;
     if (first[0] != 0) {

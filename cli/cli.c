@@ -1,9 +1,15 @@
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/buf.h"
+
+enum { CONNECT_US = 5000000 };
 
 void relay_cli_common_flags(relay_cli_common *common, relay_config_entry *entries) {
     *common = (relay_cli_common){.server = "127.0.0.1:50051", .model = ""};
@@ -73,7 +79,7 @@ int relay_cli_connect(relay_rpc_client **out, const char *target) {
     relay_code code = relay_rpc_client_create(out, &(relay_rpc_client_opts){.target = target}, &e);
     if (code != RELAY_OK) return relay_cli_error(code, &e);
     // A server that is not there is told at once, by its address, rather than by the first call's status.
-    code = relay_rpc_client_wait_ready(*out, relay_mono_now() + 5 * 1000000, &e);
+    code = relay_rpc_client_wait_ready(*out, relay_mono_now() + CONNECT_US, &e);
     if (code == RELAY_OK) return RELAY_EXIT_OK;
     relay_rpc_client_destroy(*out);
     *out = NULL;
@@ -122,4 +128,47 @@ bool relay_cli_input(const char *const *words, int n_words, const char *file, ch
     }
     *text = relay_buf_take(&buf, len);
     return true;
+}
+
+relay_code relay_cli_parse_ids(const char *text, const char *field, uint32_t **ids, size_t *n, relay_err *e) {
+    size_t cap = 0;
+    *ids = NULL;
+    *n = 0;
+    for (;;) {
+        while (isspace((unsigned char)*text) || (*text != 0 && strchr(",[]", *text) != NULL))
+            text++;
+        if (*text == 0) return RELAY_OK;
+        char *end;
+        errno = 0;
+        unsigned long long id = strtoull(text, &end, 10);
+        if (!isdigit((unsigned char)*text) || errno != 0 || id > UINT32_MAX) {
+            free(*ids);
+            *ids = NULL;
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s: \"%.20s\" is not a token id, 0 to %u", field, text,
+                              UINT32_MAX);
+        }
+        if (*n == cap) *ids = relay_realloc(*ids, (cap = cap * 2 + 64) * sizeof **ids);
+        (*ids)[(*n)++] = (uint32_t)id;
+        text = end;
+    }
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number) {
+    interrupted = 1;
+}
+
+void relay_cli_catch_interrupt(void) {
+    // No SA_RESTART: it must end the wait for a line.
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+}
+
+bool relay_cli_is_interrupted(void) {
+    return interrupted;
+}
+
+void relay_cli_clear_interrupt(void) {
+    interrupted = 0;
 }

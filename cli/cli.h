@@ -2,11 +2,9 @@
 #ifndef RELAY_CLI_CLI_H
 #define RELAY_CLI_CLI_H
 
-#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/buf.h"
 #include "common/config.h"
 #include "common/rpc_client.h"
 #include "common/status.h"
@@ -61,9 +59,13 @@ bool relay_cli_read(const char *path, char **data, size_t *len);
 // caller frees.
 bool relay_cli_input(const char *const *words, int n_words, const char *file, char **text, size_t *len);
 
-// A text field of a message, borrowed from `s`.
-static inline ProtobufCBinaryData relay_cli_text(const char *s, size_t len) {
-    return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)s};
-}
+// Token ids with white space, commas or brackets between; the caller frees *ids. INVALID_ARGUMENT naming `field`.
+relay_code relay_cli_parse_ids(const char *text, const char *field, uint32_t **ids, size_t *n,
+                               relay_err *e) RELAY_NODISCARD;
+
+// Ctrl-C. From the first call on it sets a mark instead of ending the program, and ends a wait for input.
+void relay_cli_catch_interrupt(void);
+bool relay_cli_is_interrupted(void);
+void relay_cli_clear_interrupt(void);
 
 #endif

@@ -1,5 +1,4 @@
 // `relay generate`: one answer to a prompt given as words, as a file, or on standard input.
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +6,7 @@
 #include "cli/cli.h"
 #include "cli/generation.h"
 #include "cli/sampling_flags.h"
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number) {
-    interrupted = 1;
-}
+#include "common/message.h"
 
 int relay_cli_generate(int argc, char **argv) {
     relay_cli_common common;
@@ -50,37 +44,27 @@ int relay_cli_generate(int argc, char **argv) {
     const relay_config config = {
         .program = "relay generate",
         .env_prefix = "RELAY",
-        .usage = "[flags] [--stop TEXT]... [PROMPT ...]",
-        .summary = "Answers a prompt: the words given, --file, or standard input. --stop TEXT ends the answer where "
-                   "TEXT would come.",
+        .usage = "[flags] [PROMPT ...]",
+        .summary = "Answers a prompt: the words given, --file, or standard input.",
         .entries = entries,
         .n_entries = sizeof entries / sizeof entries[0],
     };
-    if (!relay_sampling_flags_take_stops(&flags, &argc, argv)) return RELAY_EXIT_USAGE;
     const char **words = relay_calloc((uint64_t)argc, sizeof *words);
     int n_words = 0, exit_code;
     char *prompt = NULL;
     size_t prompt_len = 0;
-    relay_generation g = {.as_json = as_json};
+    relay_generation g = {0};
     if (!relay_cli_parse(&config, argc, argv, words, &n_words, &exit_code)) goto done;
     exit_code = RELAY_EXIT_USAGE;
     if (!relay_cli_input(words, n_words, file, &prompt, &prompt_len)) goto done;
 
     Relay__V1__GenerateRequest request = RELAY__V1__GENERATE_REQUEST__INIT;
     Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
-    Relay__V1__ChatMessage messages[2] = {RELAY__V1__CHAT_MESSAGE__INIT, RELAY__V1__CHAT_MESSAGE__INIT};
-    Relay__V1__ChatMessage *list[2];
+    Relay__V1__ChatMessage messages[2], *list[2] = {&messages[0], &messages[1]};
     if (is_chat) {
-        if (system_text[0] != 0) {
-            messages[0].has_role = messages[0].has_content = true;
-            messages[0].role = relay_cli_text("system", 6);
-            messages[0].content = relay_cli_text(system_text, strlen(system_text));
-            list[chat.n_messages++] = &messages[0];
-        }
-        messages[1].has_role = messages[1].has_content = true;
-        messages[1].role = relay_cli_text("user", 4);
-        messages[1].content = relay_cli_text(prompt, prompt_len);
-        list[chat.n_messages++] = &messages[1];
+        if (system_text[0] != 0)
+            relay_generation_set_message(&messages[chat.n_messages++], "system", system_text, strlen(system_text));
+        relay_generation_set_message(&messages[chat.n_messages++], "user", prompt, prompt_len);
         chat.messages = list;
         request.input_case = RELAY__V1__GENERATE_REQUEST__INPUT_CHAT;
         request.chat = &chat;
@@ -90,12 +74,10 @@ int relay_cli_generate(int argc, char **argv) {
             goto done;
         }
         request.input_case = RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT;
-        request.prompt = relay_cli_text(prompt, prompt_len);
-        request.has_parse_special_tokens = parse_special;
-        request.parse_special_tokens = parse_special;
+        request.prompt = relay_message_bytes(prompt, prompt_len);
+        RELAY_SET(&request, parse_special_tokens, parse_special);
     }
-    request.has_model = common.model[0] != 0;
-    request.model = relay_cli_text(common.model, strlen(common.model));
+    if (common.model[0] != 0) RELAY_SET(&request, model, relay_message_text(common.model));
     relay_err e;
     relay_code code = relay_sampling_flags_apply(&flags, &request, &e);
     if (code != RELAY_OK) {
@@ -104,9 +86,8 @@ int relay_cli_generate(int argc, char **argv) {
     }
     exit_code = relay_cli_connect(&g.client, common.server);
     if (exit_code != RELAY_EXIT_OK) goto done;
-    signal(SIGINT, on_interrupt);
+    relay_cli_catch_interrupt();
     g.as_json = as_json;
-    g.is_interrupted = &interrupted;
     g.deadline = relay_cli_deadline(&common);
     exit_code = relay_generation_run(&g, &request);
     if (!as_json && (g.text.len == 0 || g.text.data[g.text.len - 1] != '\n')) putchar('\n');

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/message_json.h"
+#include "common/message.h"
 
 enum { POLL_US = 50000, MAX_ANSWER = 256 << 20 };
 
@@ -32,6 +33,12 @@ static void take_message(relay_generation *g, const Relay__V1__GenerateResponse 
     fflush(stdout);
 }
 
+void relay_generation_set_message(Relay__V1__ChatMessage *m, const char *role, const char *text, size_t len) {
+    relay__v1__chat_message__init(m);
+    RELAY_SET(m, role, relay_message_text(role));
+    RELAY_SET(m, content, relay_message_bytes(text, len));
+}
+
 int relay_generation_run(relay_generation *g, const Relay__V1__GenerateRequest *request) {
     relay_buf_init(&g->text, MAX_ANSWER);
     relay_rpc_stream *stream;
@@ -48,9 +55,8 @@ int relay_generation_run(relay_generation *g, const Relay__V1__GenerateRequest *
         ProtobufCMessage *m = NULL;
         bool timed_out = false;
         // Signals are looked at between waits: nothing of the call happens in a handler.
-        relay_mono_us until = g->is_interrupted != NULL ? relay_mono_now() + POLL_US : RELAY_NEVER_US;
-        code = relay_rpc_stream_next(stream, until, &m, &timed_out, &e);
-        if (g->is_interrupted != NULL && *g->is_interrupted && !g->was_cancelled) {
+        code = relay_rpc_stream_next(stream, relay_mono_now() + POLL_US, &m, &timed_out, &e);
+        if (relay_cli_is_interrupted() && !g->was_cancelled) {
             g->was_cancelled = true;
             relay_rpc_stream_cancel(stream);
         }

@@ -2,19 +2,18 @@
 #ifndef RELAY_CLI_GENERATION_H
 #define RELAY_CLI_GENERATION_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "common/buf.h"
 #include "relay/v1/generation.pb-c.h"
 
 typedef struct relay_generation {
     // in
     relay_rpc_client *client;
     relay_mono_us deadline;
-    bool as_json;                          // one JSON object a message instead of the text
-    volatile sig_atomic_t *is_interrupted; // set by a signal handler: the answer is cancelled; may be NULL
+    bool as_json; // one JSON object a message instead of the text
     // out
     relay_buf text; // the answer so far
     uint32_t prompt_tokens, output_tokens;
@@ -23,7 +22,10 @@ typedef struct relay_generation {
     bool was_cancelled;
 } relay_generation;
 
-// Runs the call; prints errors. Returns an exit code. The caller frees g->text with relay_buf_fini.
+// A message of a conversation; the text is borrowed.
+void relay_generation_set_message(Relay__V1__ChatMessage *m, const char *role, const char *text, size_t len);
+// Runs the call, which Ctrl-C cancels; prints errors. Returns an exit code. The caller frees g->text with
+// relay_buf_fini.
 int relay_generation_run(relay_generation *g, const Relay__V1__GenerateRequest *request);
 // One line: prompt tokens, time to first token, time per output token, tokens, finish reason.
 void relay_generation_print_stats(const relay_generation *g, FILE *f);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/message_json.h"
+#include "common/message.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "relay/v1/generation.pb-c.h"
 #include "relay/v1/model.pb-c.h"
@@ -104,8 +105,7 @@ int relay_cli_info(int argc, char **argv) {
     int exit_code;
     if (!relay_cli_parse(&config, argc, argv, NULL, NULL, &exit_code)) return exit_code;
     Relay__V1__GetTokenizerInfoRequest tokenizer_info = RELAY__V1__GET_TOKENIZER_INFO_REQUEST__INIT;
-    tokenizer_info.has_model = common.model[0] != 0;
-    tokenizer_info.model = relay_cli_text(common.model, strlen(common.model));
+    if (common.model[0] != 0) RELAY_SET(&tokenizer_info, model, relay_message_text(common.model));
     Relay__V1__ListModelsRequest list_models = RELAY__V1__LIST_MODELS_REQUEST__INIT;
     Relay__V1__GetModelInfoRequest model_info = RELAY__V1__GET_MODEL_INFO_REQUEST__INIT;
     Relay__V1__GetLoadRequest load = RELAY__V1__GET_LOAD_REQUEST__INIT;

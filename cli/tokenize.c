@@ -1,12 +1,11 @@
 // `relay tokenize` and `relay detokenize`: the text service's two directions on the command line.
-#include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/message_json.h"
+#include "common/message.h"
 #include "relay/v1/tokenizer.pb-c.h"
 
 // A unary call with its errors printed; the response is to be freed with protobuf_c_message_free_unpacked.
@@ -79,19 +78,14 @@ int relay_cli_tokenize(int argc, char **argv) {
     if (!relay_cli_input(words, n_words, file, &text, &len)) goto done;
     Relay__V1__TokenizeRequest request = RELAY__V1__TOKENIZE_REQUEST__INIT;
     Relay__V1__TokenizeOptions options = RELAY__V1__TOKENIZE_OPTIONS__INIT;
-    request.has_model = common.model[0] != 0;
-    request.model = relay_cli_text(common.model, strlen(common.model));
-    request.has_text = true;
-    request.text = relay_cli_text(text, len);
+    if (common.model[0] != 0) RELAY_SET(&request, model, relay_message_text(common.model));
+    RELAY_SET(&request, text, relay_message_bytes(text, len));
     request.options = &options;
-    options.has_add_special_tokens = add_special_set;
-    options.add_special_tokens = add_special;
-    options.has_parse_special_tokens = options.has_want_offsets = options.has_want_pieces = options.has_count_only =
-        true;
-    options.parse_special_tokens = parse_special;
-    options.want_offsets = offsets;
-    options.want_pieces = pieces;
-    options.count_only = count;
+    if (add_special_set) RELAY_SET(&options, add_special_tokens, add_special);
+    RELAY_SET(&options, parse_special_tokens, parse_special);
+    RELAY_SET(&options, want_offsets, offsets);
+    RELAY_SET(&options, want_pieces, pieces);
+    RELAY_SET(&options, count_only, count);
     exit_code = call(&common, "/relay.v1.TokenizerService/Tokenize", &request.base,
                      &relay__v1__tokenize_response__descriptor, &response);
     if (exit_code != RELAY_EXIT_OK) goto done;
@@ -125,32 +119,10 @@ done:
     return exit_code;
 }
 
-// Ids separated by white space or commas.
-static bool parse_ids(const char *text, uint32_t **ids, size_t *n) {
-    size_t cap = 0;
-    *ids = NULL;
-    *n = 0;
-    for (;;) {
-        while (isspace((unsigned char)*text) || *text == ',' || *text == '[' || *text == ']')
-            text++;
-        if (*text == 0) return true;
-        char *end;
-        errno = 0;
-        unsigned long long id = strtoull(text, &end, 10);
-        if (end == text || errno != 0 || id > UINT32_MAX) {
-            fprintf(stderr, "relay detokenize: \"%.20s\" is not a token id\n", text);
-            return false;
-        }
-        if (*n == cap) *ids = relay_realloc(*ids, (cap = cap * 2 + 64) * sizeof **ids);
-        (*ids)[(*n)++] = (uint32_t)id;
-        text = end;
-    }
-}
-
 int relay_cli_detokenize(int argc, char **argv) {
     relay_cli_common common;
     const char *file = "";
-    bool as_json = false, skip_special = true, skip_special_set = false;
+    bool as_json = false, skip_special = true;
     relay_config_entry entries[RELAY_CLI_COMMON_FLAGS + 3] = {0};
     relay_cli_common_flags(&common, entries);
     relay_config_entry *own = entries + RELAY_CLI_COMMON_FLAGS;
@@ -164,8 +136,7 @@ int relay_cli_detokenize(int argc, char **argv) {
     own[2] = (relay_config_entry){.name = "skip-special-tokens",
                                   .kind = RELAY_CONFIG_BOOL,
                                   .value = &skip_special,
-                                  .help = "control tokens give no text",
-                                  .was_set = &skip_special_set};
+                                  .help = "control tokens give no text"};
     const relay_config config = {
         .program = "relay detokenize",
         .env_prefix = "RELAY",
@@ -184,12 +155,16 @@ int relay_cli_detokenize(int argc, char **argv) {
     if (!relay_cli_parse(&config, argc, argv, words, &n_words, &exit_code)) goto done;
     exit_code = RELAY_EXIT_USAGE;
     Relay__V1__DetokenizeRequest request = RELAY__V1__DETOKENIZE_REQUEST__INIT;
-    if (!relay_cli_input(words, n_words, file, &text, &len) || !parse_ids(text, &ids, &request.n_token_ids)) goto done;
+    if (!relay_cli_input(words, n_words, file, &text, &len)) goto done;
+    relay_err e;
+    relay_code code = relay_cli_parse_ids(text, "token_ids", &ids, &request.n_token_ids, &e);
+    if (code != RELAY_OK) {
+        exit_code = relay_cli_error(code, &e);
+        goto done;
+    }
     request.token_ids = ids;
-    request.has_model = common.model[0] != 0;
-    request.model = relay_cli_text(common.model, strlen(common.model));
-    request.has_skip_special_tokens = skip_special_set;
-    request.skip_special_tokens = skip_special;
+    if (common.model[0] != 0) RELAY_SET(&request, model, relay_message_text(common.model));
+    RELAY_SET(&request, skip_special_tokens, skip_special);
     exit_code = call(&common, "/relay.v1.TokenizerService/Detokenize", &request.base,
                      &relay__v1__detokenize_response__descriptor, &response);
     if (exit_code != RELAY_EXIT_OK) goto done;

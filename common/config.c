@@ -64,6 +64,9 @@ static void put_wanted(relay_buf *b, const relay_config_entry *entry) {
         relay_buf_puts(b, " to ");
         put_bytes(b, (uint64_t)entry->max);
         return;
+    case RELAY_CONFIG_TEXTS:
+        relay_buf_printf(b, "given at most %d times", RELAY_CONFIG_MAX_TEXTS);
+        return;
     }
 }
 
@@ -125,6 +128,13 @@ static bool set_float(const relay_config_entry *entry, const char *text) {
     return true;
 }
 
+static bool set_texts(const relay_config_entry *entry, const char *text) {
+    relay_config_texts *list = entry->value;
+    if (list->n == RELAY_CONFIG_MAX_TEXTS) return false;
+    list->texts[list->n++] = text;
+    return true;
+}
+
 static bool set_bytes(const relay_config_entry *entry, const char *text) {
     if (!isdigit((unsigned char)*text)) return false;
     char *end;
@@ -143,11 +153,11 @@ static bool set_bytes(const relay_config_entry *entry, const char *text) {
     return true;
 }
 
-// `source` is the flag or the variable, for the message.
-static relay_code set_value(const relay_config_entry *entry, const char *source, const char *text, relay_err *e) {
+relay_code relay_config_set(const relay_config_entry *entry, const char *source, const char *text, relay_err *e) {
     static bool (*const setters[])(const relay_config_entry *, const char *) = {
         [RELAY_CONFIG_STRING] = set_string, [RELAY_CONFIG_ADDRESS] = set_address, [RELAY_CONFIG_BOOL] = set_bool,
         [RELAY_CONFIG_INT] = set_int,       [RELAY_CONFIG_FLOAT] = set_float,     [RELAY_CONFIG_BYTES] = set_bytes,
+        [RELAY_CONFIG_TEXTS] = set_texts,
     };
     if (setters[entry->kind](entry, text)) {
         if (entry->was_set != NULL) *entry->was_set = true;
@@ -185,6 +195,9 @@ static void put_default(relay_buf *b, const relay_config_entry *entry) {
         return;
     case RELAY_CONFIG_FLOAT:
         relay_buf_printf(b, "%g", *(double *)entry->value);
+        return;
+    case RELAY_CONFIG_TEXTS:
+        relay_buf_puts(b, "none");
         return;
     case RELAY_CONFIG_BYTES:
         put_bytes(b, *(uint64_t *)entry->value);
@@ -294,7 +307,7 @@ static relay_code read_flag(const relay_config *c, int argc, char **argv, int *i
         text = argv[++*i];
     }
     from_flag[entry - c->entries] = true;
-    return set_value(entry, source, text, e);
+    return relay_config_set(entry, source, text, e);
 }
 
 static relay_code read_words(const relay_config *c, int argc, char **argv, const char **positional, int *n_positional,
@@ -325,7 +338,7 @@ static relay_code read_environment(const relay_config *c, const bool *from_flag,
         env_name(c, &c->entries[i], name);
         const char *text = getenv(name);
         if (from_flag[i] || text == NULL || *text == 0) continue;
-        relay_code code = set_value(&c->entries[i], name, text, e);
+        relay_code code = relay_config_set(&c->entries[i], name, text, e);
         if (code != RELAY_OK) return code;
     }
     return RELAY_OK;

@@ -19,7 +19,15 @@ typedef enum relay_config_kind {
     RELAY_CONFIG_INT,     // int64_t *; min and max say the range
     RELAY_CONFIG_FLOAT,   // double *; min and max say the range
     RELAY_CONFIG_BYTES,   // uint64_t *; a number of bytes, or one with KiB, MiB or GiB behind it
+    RELAY_CONFIG_TEXTS,   // relay_config_texts *; may be given several times, each adds one
 } relay_config_kind;
+
+enum { RELAY_CONFIG_MAX_TEXTS = 16 };
+
+typedef struct relay_config_texts {
+    const char *texts[RELAY_CONFIG_MAX_TEXTS]; // borrowed, as a STRING is
+    uint32_t n;
+} relay_config_texts;
 
 typedef struct relay_config_entry {
     const char *name; // as the flag, without dashes
@@ -45,6 +53,11 @@ typedef struct relay_config {
 
 // HOST:PORT, [IPV6]:PORT or :PORT, the port from `min_port` to 65535.
 bool relay_config_is_address(const char *text, uint16_t min_port);
+
+// Sets one entry from `text` as its flag does, with the same checks; `source` is what the error calls it. `text` is
+// borrowed by STRING, ADDRESS and TEXTS entries.
+relay_code relay_config_set(const relay_config_entry *entry, const char *source, const char *text,
+                            relay_err *e) RELAY_NODISCARD;
 
 // Reads argv[1..argc). Words that are not flags, and everything behind `--`, are left in positional[0..*n_positional)
 // (room for argc pointers); NULL refuses them. On --help (or -h) prints to standard output, sets *help_shown and

@@ -156,15 +156,16 @@ static void state_watch_done(relay_rpc_tag *tag, bool ok) {
 
 relay_code relay_rpc_client_wait_ready(relay_rpc_client *c, relay_mono_us deadline, relay_err *e) {
     RELAY_ASSERT(!relay_rpc_on_queue_thread());
-    bool has_failed = false;
+    // A failure from before is waited out: what counts is an attempt that ends while we watch.
+    bool is_trying = false;
     for (;;) {
         grpc_connectivity_state state = grpc_channel_check_connectivity_state(c->channel, 1);
         if (state == GRPC_CHANNEL_READY) return RELAY_OK;
-        if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) has_failed = true;
-        if (relay_mono_now() >= deadline) {
-            if (has_failed) return relay_fail(e, RELAY_UNAVAILABLE, "cannot connect to %s", c->target);
+        if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && is_trying)
+            return relay_fail(e, RELAY_UNAVAILABLE, "cannot connect to %s", c->target);
+        is_trying = state != GRPC_CHANNEL_TRANSIENT_FAILURE;
+        if (relay_mono_now() >= deadline)
             return relay_fail(e, RELAY_DEADLINE_EXCEEDED, "not connected to %s in time", c->target);
-        }
         state_watch w = {.tag.done = state_watch_done, .client = c};
         RELAY_RPC_GIVE_TAG(&w.tag);
         grpc_channel_watch_connectivity_state(c->channel, state, relay_rpc_deadline_to_gpr(deadline), c->queue.cq,

@@ -28,7 +28,8 @@ relay_code relay_rpc_client_create(relay_rpc_client **out, const relay_rpc_clien
                                    relay_err *e) RELAY_NODISCARD;
 // Streams must be over and released first. Joins the thread.
 void relay_rpc_client_destroy(relay_rpc_client *c);
-// Waits until the channel is connected; DEADLINE_EXCEEDED or UNAVAILABLE.
+// Waits until the channel is connected. UNAVAILABLE as soon as an attempt to connect fails (refused, no such host),
+// DEADLINE_EXCEEDED when none ends in time.
 relay_code relay_rpc_client_wait_ready(relay_rpc_client *c, relay_mono_us deadline, relay_err *e) RELAY_NODISCARD;
 
 typedef struct relay_rpc_metadata {

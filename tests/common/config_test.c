@@ -309,6 +309,26 @@ static void help_shows_every_flag_with_range_default_and_variable(void **state) 
     free(text);
 }
 
+static void texts_are_collected_up_to_their_limit(void **state) {
+    relay_config_texts stops = {0};
+    const relay_config_entry entry = {
+        .name = "stop", .kind = RELAY_CONFIG_TEXTS, .value = &stops, .metavar = "TEXT", .help = "Ends it."};
+    const relay_config c = {.program = "relay-test", .usage = "", .summary = "", .entries = &entry, .n_entries = 1};
+    char *argv[] = {"relay-test", "--stop", "a", "--stop=", "--stop", "b c"};
+    bool help;
+    relay_err e;
+    assert_int_equal(relay_config_parse(&c, 6, argv, NULL, NULL, &help, &e), RELAY_OK);
+    assert_int_equal(stops.n, 3);
+    assert_string_equal(stops.texts[0], "a");
+    assert_string_equal(stops.texts[1], "");
+    assert_string_equal(stops.texts[2], "b c");
+    while (stops.n < RELAY_CONFIG_MAX_TEXTS)
+        assert_int_equal(relay_config_set(&entry, "stop", "x", &e), RELAY_OK);
+    assert_int_equal(relay_config_set(&entry, "stop", "y", &e), RELAY_INVALID_ARGUMENT);
+    assert_string_equal(e.message, "stop is \"y\"; it must be given at most 16 times");
+    assert_int_equal(stops.n, RELAY_CONFIG_MAX_TEXTS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_flags_the_defaults_stay, clear_environment),
@@ -321,6 +341,7 @@ int main(void) {
         cmocka_unit_test_setup(unknown_flags_and_missing_values_are_refused, clear_environment),
         cmocka_unit_test(an_address_has_a_host_and_a_port),
         cmocka_unit_test_setup(help_shows_every_flag_with_range_default_and_variable, clear_environment),
+        cmocka_unit_test(texts_are_collected_up_to_their_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

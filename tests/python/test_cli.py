@@ -218,3 +218,10 @@ def test_chat_takes_any_number_of_settings(services):
     done = relay(services, "chat", input=commands)
     assert "temperature=0.9" in done.stdout and "sequence-id=a" in done.stdout
     assert done.stderr == 'relay chat: /set NAME VALUE\nrelay chat: "/undo x" is no command; /help tells them\n'
+
+
+def test_chat_refuses_a_setting_that_is_none(services):
+    done = relay(services, "chat", input="/set logprob-mode foo\n/set top_k many\n/set temperature\n/set stop END\n/settings\n")
+    assert done.stdout == "stop=END\n"
+    assert done.stderr == ('relay chat: logprob-mode is "foo"; it must be one of raw|processed\n'
+                           'relay chat: top_k is "many"; it must be an integer from 0 to 4294967295\n')
