@@ -89,8 +89,7 @@ ensure_packages() {
 # What building and running needs.
 BUILD_PACKAGES="bazel-bootstrap bazel-platforms bazel-skylib bazel-rules-proto bazel-rules-java gcc g++ libc6-dev
     libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libprotobuf-dev libssl-dev libjemalloc-dev libpcre2-dev
-    libutf8proc-dev libmicrohttpd-dev libxxhash-dev libcmocka-dev ca-certificates python3 python3-pip python3-setuptools
-    python3-wheel python3-venv"
+    libutf8proc-dev libmicrohttpd-dev libxxhash-dev ca-certificates python3 python3-pip python3-setuptools python3-wheel"
 
 # ensure_build_tools: packages and the libraries that Debian does not have.
 ensure_build_tools() {

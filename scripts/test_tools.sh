@@ -1,6 +1,6 @@
 # What the tests need beyond the build: Debian packages, a virtual environment and Go programs in the cache. Sourced after lib.sh.
 
-TEST_PACKAGES="protobuf-compiler-grpc python3-protobuf python3-grpcio python3-pytest clang-14 clang-format-14 gdb"
+TEST_PACKAGES="libcmocka-dev python3-venv protobuf-compiler-grpc python3-protobuf python3-grpcio python3-pytest clang-format-14"
 VENV=$RELAY_CACHE/venv
 REQUIREMENTS="$RELAY_ROOT/tests/requirements.txt $RELAY_ROOT/tests/oracle/requirements.txt"
 GO_BIN=$RELAY_CACHE/tools/go/bin

@@ -82,3 +82,8 @@ def test_chats_on_a_terminal():
 def test_a_file_is_found_from_where_the_caller_stands():
     done = run(ROOT / "run", "--model", SMOLLM2.name, "Hello", cwd=SMOLLM2.parent, stdin=subprocess.DEVNULL, timeout=300)
     assert re.search(SUMMARY, done.stderr)
+
+
+def test_help_is_the_comment_at_its_top():
+    out = run(ROOT / "run", "--help").stdout
+    assert "--serve" in out and "--model NAME|FILE" in out and "CALLER" not in out
