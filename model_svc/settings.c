@@ -70,7 +70,7 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
          .help = "most tokens computed in one step; at least max-running"},
         {"prompt-chunk", RELAY_CONFIG_INT, &s->prompt_chunk, 0, 1 << 16, "N",
          .help = "most prompt tokens of one sequence in a step; 0: what the budget leaves"},
-        {"max-queued-requests", RELAY_CONFIG_INT, &s->max_queued_requests, 1, 1 << 20, "N",
+        {"max-queued-requests", RELAY_CONFIG_INT, &s->max_queued_requests, 1, 1 << 16, "N",
          .help = "requests that may wait; more are refused"},
         {"max-queued-tokens", RELAY_CONFIG_INT, &s->max_queued_tokens, 1, 1LL << 32, "N",
          .help = "prompt tokens that may wait; more are refused"},

@@ -158,6 +158,7 @@ def test_another_vocabulary_is_refused():
     (["--model", SMOLLM2, "--kernels", "abacus"], 2, ["--kernels", "abacus", "ref"]),
     (["--model", SMOLLM2, "--max-context", "1"], 2, ["--max-context is 1"]),
     (["--model", SMOLLM2, "--max-context", "100000"], 2, ["--max-context is 100000", "8192"]),
+    (["--model", SMOLLM2, "--max-queued-requests", "65537"], 2, ["--max-queued-requests", "65537", "65536"]),
     (["--model", SMOLLM2, "--kv-memory", "1"], 2, ["--kv-memory is 1 bytes", "16 positions"]),
     (["--model", SMOLLM2, "--kv-memory", "900000GiB"], 2, ["--kv-memory is 966367641600000 bytes", "bytes of memory"]),
 ])
