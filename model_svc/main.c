@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/admin_http.h"
 #include "common/daemon.h"
 #include "common/gguf.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/processors.h"
 #include "common/rpc_server.h"
 #include "common/rpc_standard.h"
 #include "common/version.h"
@@ -103,9 +103,9 @@ static relay_code open_ports(process *p, const relay_model_settings *s, relay_er
 
 static relay_code load(process *p, const relay_model_settings *s, relay_err *e) {
     relay_mono_us begin = relay_mono_now();
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (processors > 0 && s->threads > processors) {
-        RELAY_LOG(RELAY_LOG_WARN, "more threads than processors", "threads=%lld processors=%ld", (long long)s->threads,
+    uint32_t processors = relay_processors_available();
+    if (s->threads > processors) {
+        RELAY_LOG(RELAY_LOG_WARN, "more threads than processors", "threads=%lld processors=%u", (long long)s->threads,
                   processors);
     }
     const relay_kernels *kernels;

@@ -1,5 +1,6 @@
 """Start, stop and the admin port of both services, as an operator meets them."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -197,6 +198,13 @@ def test_more_threads_than_processors_are_warned_of():
     done = run(BIN / "model_svc/relay-model", "--listen", "127.0.0.1:0", "--model", "/no/such/file", "--threads", "1000", check=False,
                timeout=30)
     assert "more threads than processors" in done.stderr and "threads=1000" in done.stderr, done.stderr
+
+
+def test_the_processors_counted_are_those_that_the_process_may_use():
+    one = str(min(os.sched_getaffinity(0)))
+    done = run("taskset", "-c", one, BIN / "model_svc/relay-model", "--listen", "127.0.0.1:0", "--model", "/no/such/file", "--threads",
+               "2", check=False, timeout=30)
+    assert "more threads than processors" in done.stderr and "threads=2 processors=1" in done.stderr, done.stderr
 
 
 def test_the_log_tells_a_deadline_from_a_cancel():
