@@ -99,7 +99,6 @@ typedef struct relay_sample_params {
     uint32_t
         masked_begin; // ids that may not be drawn: [masked_begin, masked_begin + n_masked) of the step's masked ids
     uint32_t n_masked;
-    uint32_t reserved; // 0
 } relay_sample_params;
 
 // How often an id occurs in a sequence; ids of one row are unique.

@@ -25,7 +25,8 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *registry)
 void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q, const relay_event *ev,
                                 relay_mono_us now);
 void relay_engine_metrics_step(relay_engine_metrics *m, uint32_t n_rows, relay_mono_us took);
-// How things stand between two steps; `kv_touched_bytes` is the memory of the blocks that were used at least once.
+// How things stand as a step begins or between two; `kv_touched_bytes` is the memory of the blocks that were used at
+// least once.
 void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_state *state, uint64_t kv_touched_bytes);
 
 #endif

@@ -174,29 +174,14 @@ static void make_numerics_id(relay_model *m, const relay_model_opts *o) {
 }
 
 static void describe_model(relay_model *m, const relay_model_opts *o) {
-    const relay_hyperparameters *h = &m->shape;
     relay_model_info *i = &m->info;
-    copy_text(i->architecture, sizeof i->architecture, h->architecture, strlen(h->architecture));
-    i->n_layers = h->n_layers;
-    i->n_heads = h->n_heads;
-    i->n_kv_heads = h->n_kv_heads;
-    i->head_dim = h->head_dim;
-    i->width = h->width;
-    i->ffn_width = h->ffn_width;
-    i->vocab_size = h->vocab_size;
-    i->trained_context = h->context;
+    copy_text(i->architecture, sizeof i->architecture, m->shape.architecture, strlen(m->shape.architecture));
+    i->vocab_size = m->shape.vocab_size;
     i->kv_type = o->kv_type;
     i->n_groups = m->n_groups;
     for (uint32_t g = 0; g < m->n_groups; g++) {
         const relay_kv_pool *p = &m->pools[g];
-        i->groups[g] = (relay_kv_group){
-            .n_layers = p->n_layers,
-            .n_kv_heads = p->n_kv_heads,
-            .head_dim = p->head_dim,
-            .window = p->window,
-            .block_bytes = p->block_bytes,
-            .n_blocks = p->n_blocks,
-        };
+        i->groups[g] = (relay_kv_group){.block_bytes = p->block_bytes, .n_blocks = p->n_blocks};
         i->kv_bytes += p->block_bytes * p->n_blocks;
     }
     i->weight_bytes = m->weights->bytes;

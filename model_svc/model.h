@@ -17,10 +17,8 @@ typedef struct relay_model_info {
     char name[128];         // general.name, or the file's name
     char architecture[32];  // "llama", "qwen2"
     char weight_format[32]; // general.file_type's name, such as "Q4_K_M"; else the type of most of its bytes
-    uint32_t n_layers, n_heads, n_kv_heads, head_dim, width, ffn_width;
-    uint32_t vocab_size;      // rows of the output matrix; ids are below it
-    uint32_t trained_context; // llama.context_length
-    uint32_t max_context;     // what is served: at most the trained context and what the pool holds
+    uint32_t vocab_size;    // rows of the output matrix; ids are below it
+    uint32_t max_context;   // what is served: at most the trained context and what the pool holds
     relay_kv_type kv_type;
     uint32_t n_groups;
     relay_kv_group groups[RELAY_MAX_KV_GROUPS];

@@ -1,4 +1,4 @@
-// What the engine needs of a model: the shape of its KV cache, and one step in, its samples out. Tests put a scripted
+// What the engine needs of a model: the size of its KV cache, and one step in, its samples out. Tests put a scripted
 // model in its place.
 #ifndef RELAY_MODEL_SVC_MODEL_OPS_H
 #define RELAY_MODEL_SVC_MODEL_OPS_H
@@ -16,10 +16,6 @@ typedef struct relay_model_ops {
 
 // Layers that share window, KV heads, head size and type share one pool and one block table.
 typedef struct relay_kv_group {
-    uint32_t n_layers;
-    uint32_t n_kv_heads;
-    uint32_t head_dim;
-    uint32_t window;      // 0: all positions
     uint64_t block_bytes; // of RELAY_BLOCK_TOKENS positions of all its layers
     uint32_t n_blocks;
 } relay_kv_group;

@@ -41,10 +41,10 @@ typedef struct relay_scheduler_opts {
 typedef struct relay_scheduler_state {
     uint64_t step; // the last one made
     uint32_t n_waiting, n_running;
-    uint64_t waiting_tokens;                             // ids of those waiting
-    uint32_t used_blocks, total_blocks, touched_blocks;  // of all groups
-    uint32_t group_touched_blocks[RELAY_MAX_KV_GROUPS];  // blocks taken at least once
-    uint64_t used_slots;                                 // positions that hold an id's KV, of all groups
+    uint64_t waiting_tokens;                            // ids of those waiting
+    uint32_t used_blocks, total_blocks;                 // of all groups
+    uint32_t group_touched_blocks[RELAY_MAX_KV_GROUPS]; // blocks taken at least once
+    uint64_t used_slots; // positions that hold an id's KV or get it in the step made last, of all groups
     uint64_t prefill_tokens, decode_tokens, preemptions; // since create: rows of prompts and recomputed ids; ids drawn
 } relay_scheduler_state;
 

@@ -18,7 +18,6 @@ void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *
         out->total_blocks += total;
         out->used_blocks += total - relay_block_pool_free(s->pools[g]);
         out->group_touched_blocks[g] = relay_block_pool_touched(s->pools[g]);
-        out->touched_blocks += out->group_touched_blocks[g];
     }
     for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         out->used_slots += ((uint64_t)q->n_computed + q->n_scheduled) * s->opts.n_groups;

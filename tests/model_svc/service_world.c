@@ -40,7 +40,7 @@ static void make_fake(service_world *w, const service_world_opts *o) {
         .vocab_size = FAKE_VOCAB,
         .max_context = o->max_context,
         .n_groups = 1,
-        .groups = {{.n_layers = 1, .n_kv_heads = 1, .head_dim = 1, .block_bytes = 64, .n_blocks = o->n_blocks}},
+        .groups = {{.block_bytes = 64, .n_blocks = o->n_blocks}},
         .numerics_id = "fake",
         .has_top_k = true,
         .top_k = 7,
