@@ -71,16 +71,15 @@ static void tell_state(relay_engine *en) {
                  .waiting = state.n_waiting,
                  .waiting_tokens = state.waiting_tokens,
                  .free_blocks = state.total_blocks - state.used_blocks,
-                 .used_blocks = state.used_blocks,
                  .total_blocks = state.total_blocks,
-                 .used_slots = state.used_slots,
                  .unix_ms = relay_unix_ms()},
         .rate = relay_token_rate_get(&en->rate, state.decode_tokens, en->now),
     };
+    uint64_t kv_touched_bytes = 0;
     for (uint32_t g = 0; g < en->opts.n_groups; g++) {
-        t.load.kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
+        kv_touched_bytes += state.group_touched_blocks[g] * en->opts.groups[g].block_bytes;
     }
-    relay_engine_metrics_state(&en->metrics, &state, t.load.kv_touched_bytes);
+    relay_engine_metrics_state(&en->metrics, &state, kv_touched_bytes);
     relay_snapshot_write(en->snapshot, &t);
     atomic_store(&en->progress_at, en->now);
 }

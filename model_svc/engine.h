@@ -25,12 +25,10 @@ typedef struct relay_engine relay_engine;
 typedef struct relay_engine_load {
     uint64_t step;
     uint32_t running, waiting;
-    uint64_t waiting_tokens;                         // prompt tokens of those waiting
-    uint32_t free_blocks, used_blocks, total_blocks; // of all groups together; free + used = total
-    uint64_t used_slots;                             // positions that hold a token or get one now, of all groups
-    uint64_t kv_touched_bytes;                       // of blocks used at least once
-    uint64_t unix_ms;                                // wall time of the snapshot
-    double tokens_per_second;                        // sampled, over the last seconds
+    uint64_t waiting_tokens;            // ids of those waiting
+    uint32_t free_blocks, total_blocks; // of all groups together
+    uint64_t unix_ms;                   // wall time of the snapshot
+    double tokens_per_second;           // sampled, over the last seconds
     bool is_draining;
 } relay_engine_load;
 

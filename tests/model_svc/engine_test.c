@@ -66,7 +66,7 @@ static void credit_pauses_and_resumes(void **state) {
     engine_wait_for_tokens(r, 3);
     usleep(20000);
     assert_int_equal(r->n_drawn, 3);
-    assert_int_equal(engine_load(&w).used_blocks, 2);
+    assert_int_equal(engine_used_blocks(&w), 2);
     relay_engine_add_credit(w.engine, r->key, 4);
     engine_wait_for_tokens(r, 7);
     usleep(20000);
@@ -110,7 +110,7 @@ static void cancel_frees_its_blocks_within_two_steps(void **state) {
         engine_expect_finish(r, RELAY_FINISH_CANCELLED);
         assert_true(r->ended_in <= cancelled_in + 1);
         // The other has drawn fewer than 16 ids: one block is its own, and no other is left.
-        assert_int_equal(engine_load(&w).used_blocks, 1);
+        assert_int_equal(engine_used_blocks(&w), 1);
         assert_int_equal(engine_load(&w).waiting, 0);
         relay_engine_cancel(w.engine, other->key);
         engine_let_run(&w, UINT64_MAX);
@@ -227,7 +227,7 @@ static void stopping_it_gives_every_request_back(void **state) {
         assert_int_equal(r[i]->is_started, i < 2);
     }
     assert_int_equal(w.n_ended, 6);
-    assert_int_equal(engine_load(&w).used_blocks, 0);
+    assert_int_equal(engine_used_blocks(&w), 0);
     relay_err e;
     engine_request *late = engine_request_create(&w, 30, 10, 1);
     assert_int_equal(engine_request_submit(late, &e), RELAY_UNAVAILABLE);

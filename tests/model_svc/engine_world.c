@@ -154,6 +154,11 @@ relay_engine_load engine_load(engine_world *w) {
     return load;
 }
 
+uint32_t engine_used_blocks(engine_world *w) {
+    relay_engine_load load = engine_load(w);
+    return load.total_blocks - load.free_blocks;
+}
+
 // With the mutex: waits for a change; false when patience is at its end.
 static bool wait_for_change(engine_world *w, const struct timespec *until) {
     return pthread_cond_timedwait(&w->changed, &w->mutex, until) == 0;
@@ -219,7 +224,7 @@ void engine_wait_for_end(engine_request *r) {
 void engine_wait_until_idle(engine_world *w) {
     for (relay_mono_us end = relay_mono_now() + PATIENCE_SECONDS * 1000000; relay_mono_now() < end;) {
         relay_engine_load l = engine_load(w);
-        if (l.running == 0 && l.waiting == 0 && l.used_blocks == 0) return;
+        if (l.running == 0 && l.waiting == 0 && l.free_blocks == l.total_blocks) return;
         usleep(200);
     }
     fail_msg("the engine did not become idle");

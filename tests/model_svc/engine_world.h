@@ -49,6 +49,7 @@ relay_code engine_request_submit(engine_request *r, relay_err *e);
 // Makes one and submits it, which must succeed.
 engine_request *engine_submit_new(engine_world *w, uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
 relay_engine_load engine_load(engine_world *w);
+uint32_t engine_used_blocks(engine_world *w);
 // Lets `n` steps run from where it stands, then holds the one after them in its middle; UINT64_MAX lets all run.
 void engine_let_run(engine_world *w, uint64_t n);
 void engine_hold_publisher(engine_world *w, bool holds);
