@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static struct {
@@ -45,12 +44,6 @@ void relay_daemon_start(void) {
     signal(SIGPIPE, SIG_IGN);
     sigset_t set = ending_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
 
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);

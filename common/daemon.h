@@ -12,8 +12,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 
-// First thing in main, before any thread is started. Also ignores SIGPIPE and raises the limit of open files to what
-// the system allows: gRPC 1.51 stops accepting connections for good once it has run out of them (CVE-2023-4785).
+// First thing in main, before any thread is started. Also ignores SIGPIPE.
 void relay_daemon_start(void);
 void relay_daemon_ready(void);
 // Waits until `n_signals` (1 or 2) have come since the start, or until the time is there; true if they have.

@@ -6,7 +6,7 @@
 //   read      the batch {RECV_MESSAGE}, of request streams: at most one outstanding
 //   write     the batch {[SEND_INITIAL_METADATA] [SEND_MESSAGE] [SEND_STATUS_FROM_SERVER]}: at most one outstanding
 //   handler   those taken by relay_rpc_call_ref
-// The last one to go destroys the call on its queue's thread. A handler may drop its own anywhere, under its own locks
+// The last one to go destroys the call on the queue thread. A handler may drop its own anywhere, under its own locks
 // too, so in that case an empty batch brings the call back to the queue thread first: on_destroy never runs inside
 // another callback or inside relay_rpc_call_unref.
 //
@@ -33,9 +33,7 @@ struct relay_rpc_call {
     // Set by begin and constant since.
     relay_rpc_server *server;
     relay_rpc_served *served;
-    relay_rpc_queue *queue;
     grpc_call *call;
-    char *metadata; // "key\0value\0key\0value\0\0"
     char *peer;
     relay_mono_us started, deadline;
 
@@ -73,7 +71,6 @@ static void destroy(relay_rpc_call *c) {
         grpc_slice_unref(c->trailers[i].value);
     grpc_call_unref(c->call);
     gpr_free(c->peer);
-    free(c->metadata);
     pthread_mutex_destroy(&c->mu);
     free(c);
     relay_rpc_server_call_destroyed(server);
@@ -223,11 +220,9 @@ void relay_rpc_call_reply(relay_rpc_call *c, const ProtobufCMessage *message) {
     pthread_mutex_lock(&c->mu);
     if (atomic_load_explicit(&c->is_over, memory_order_relaxed)) {
         grpc_slice_unref(bytes);
-    } else if (!relay_rpc_outbox_push(&c->outbox, bytes)) {
-        code = relay_fail(&e, RELAY_RESOURCE_EXHAUSTED, "the client does not read its responses");
-        end(c, code, &e);
     } else {
-        end(c, RELAY_OK, NULL); // message and status in one batch
+        RELAY_ASSERT(relay_rpc_outbox_push(&c->outbox, bytes)); // the call's only message finds the outbox empty
+        end(c, RELAY_OK, NULL);                                 // message and status in one batch
     }
     pthread_mutex_unlock(&c->mu);
 }
@@ -326,30 +321,6 @@ ProtobufCMessage *relay_rpc_call_take_message(relay_rpc_call *c) {
 
 // ---- The beginning
 
-static bool is_text_key(const grpc_metadata *m) {
-    size_t len = GRPC_SLICE_LENGTH(m->key);
-    return len < 4 || memcmp(GRPC_SLICE_START_PTR(m->key) + len - 4, "-bin", 4) != 0;
-}
-
-// Copies the text metadata, so that values end in a NUL and outlive the C core's array.
-static char *copy_metadata(const grpc_metadata_array *array) {
-    size_t size = 1;
-    for (size_t i = 0; i < array->count; i++) {
-        const grpc_metadata *m = &array->metadata[i];
-        if (is_text_key(m)) size += GRPC_SLICE_LENGTH(m->key) + GRPC_SLICE_LENGTH(m->value) + 2;
-    }
-    char *copy = relay_calloc(size, 1), *at = copy;
-    for (size_t i = 0; i < array->count; i++) {
-        const grpc_metadata *m = &array->metadata[i];
-        if (!is_text_key(m)) continue;
-        memcpy(at, GRPC_SLICE_START_PTR(m->key), GRPC_SLICE_LENGTH(m->key));
-        at += GRPC_SLICE_LENGTH(m->key) + 1;
-        memcpy(at, GRPC_SLICE_START_PTR(m->value), GRPC_SLICE_LENGTH(m->value));
-        at += GRPC_SLICE_LENGTH(m->value) + 1;
-    }
-    return copy;
-}
-
 // Runs the first callbacks, or refuses the call without any.
 static relay_code start(relay_rpc_call *c, relay_rpc_arrival *a, bool is_within_limit, relay_err *e) {
     const relay_rpc_method *method = &c->served->method;
@@ -392,9 +363,7 @@ void relay_rpc_call_begin(relay_rpc_arrival *a) {
     bool is_within_limit = relay_rpc_server_call_opened(a->server);
     c->server = a->server;
     c->served = a->served;
-    c->queue = a->queue;
     c->call = a->call;
-    c->metadata = copy_metadata(&a->metadata);
     c->peer = grpc_call_get_peer(a->call);
     c->started = relay_mono_now();
     c->deadline = relay_rpc_deadline_from_gpr(a->deadline);
@@ -405,8 +374,7 @@ void relay_rpc_call_begin(relay_rpc_arrival *a) {
     c->write_tag.done = write_tag_done;
     c->destroy_tag.done = destroy_tag_done;
     pthread_mutex_init(&c->mu, NULL);
-    uint32_t outbox_bytes = a->served->method.outbox_bytes;
-    c->outbox.limit = outbox_bytes != 0 ? outbox_bytes : relay_rpc_server_get_opts(a->server)->outbox_bytes;
+    c->outbox.limit = relay_rpc_server_get_opts(a->server)->outbox_bytes;
 
     grpc_op op;
     memset(&op, 0, sizeof op);
@@ -444,15 +412,6 @@ void *relay_rpc_call_data(const relay_rpc_call *c) {
 
 relay_mono_us relay_rpc_call_deadline(const relay_rpc_call *c) {
     return c->deadline;
-}
-
-const char *relay_rpc_call_metadata(const relay_rpc_call *c, const char *key) {
-    for (const char *at = c->metadata; *at != 0;) {
-        const char *value = at + strlen(at) + 1;
-        if (strcmp(at, key) == 0) return value;
-        at = value + strlen(value) + 1;
-    }
-    return NULL;
 }
 
 const char *relay_rpc_call_peer(const relay_rpc_call *c) {

@@ -20,7 +20,6 @@ typedef struct relay_rpc_served {
 typedef struct relay_rpc_arrival {
     relay_rpc_server *server;
     relay_rpc_served *served;
-    relay_rpc_queue *queue;
     grpc_call *call;
     grpc_metadata_array metadata; // keys and values belong to the call
     gpr_timespec deadline;
@@ -28,7 +27,7 @@ typedef struct relay_rpc_arrival {
     grpc_call_details details; // of the catch-all
 } relay_rpc_arrival;
 
-// Takes what the arrival holds, makes the call, and runs its first callbacks. On the arrival's queue thread.
+// Takes what the arrival holds, makes the call, and runs its first callbacks. On the server's queue thread.
 void relay_rpc_call_begin(relay_rpc_arrival *a);
 
 // ---- What a call needs of its server.

@@ -1,12 +1,12 @@
-// The server: its port, its queues, the slots that take calls, and the drain.
+// The server: its port, its queue, the slots that take calls, and the drain.
 //
 // Slots. The C core hands a call over only to a slot that was posted for its method; calls without one pile up inside
-// it without bound. So each method has SLOTS_PER_METHOD posted on each queue, a slot is posted again before its call's
+// it without bound. So each method has SLOTS_PER_METHOD posted, a slot is posted again before its call's
 // first callback runs, and refusing (too many calls) is done by answering. One catch-all set of slots takes every path
 // that is no method, which would otherwise hang until its deadline.
 //
 // Lifetimes. `mu` guards the counts on which the end waits: slots posted, calls in memory, and the C core's own
-// shutdown tag. Only when all three are done are the queues shut down, since starting an operation on a queue that is
+// shutdown tag. Only when all three are done is the queue shut down, since starting an operation on a queue that is
 // shut down aborts the process. No lock is held while the C core is called.
 #include "common/rpc_server.h"
 
@@ -47,7 +47,7 @@ typedef struct slot {
 struct relay_rpc_server {
     relay_rpc_server_opts opts; // defaults filled in
     grpc_server *core;
-    relay_rpc_queue *queues;
+    relay_rpc_queue queue;
     relay_rpc_served **served; // n_served, the catch-all first
     size_t n_served;
     uint16_t port;
@@ -74,7 +74,7 @@ static void post_slot(slot *s) {
     a->payload = NULL;
     // From the hand-over on, another thread may be filling the slot: nothing of it is read after that.
     grpc_server *core = a->server->core;
-    grpc_completion_queue *cq = a->queue->cq;
+    grpc_completion_queue *cq = a->server->queue.cq;
     void *registration = a->served->registration;
     relay_rpc_kind kind = a->served->method.kind;
     grpc_byte_buffer **payload = kind == RELAY_RPC_UNARY || kind == RELAY_RPC_SERVER_STREAM ? &a->payload : NULL;
@@ -119,7 +119,6 @@ static void raise_fd_limit(void) {
 static void fill_defaults(relay_rpc_server_opts *o) {
 #define DEFAULT(field, value)                                                                                          \
     if (o->field == 0) o->field = value
-    DEFAULT(n_queues, 1);
     DEFAULT(max_calls, MAX_CALLS);
     DEFAULT(max_request_bytes, MAX_REQUEST_BYTES);
     DEFAULT(max_response_bytes, MAX_RESPONSE_BYTES);
@@ -136,6 +135,7 @@ static grpc_server *create_core(const relay_rpc_server_opts *o) {
         // No algorithm but identity: decompression would come before the limit on message sizes.
         relay_rpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1u << GRPC_COMPRESS_NONE),
         relay_rpc_int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, (uint64_t)o->max_calls + SPARE_STREAMS),
+        relay_rpc_int_arg(GRPC_ARG_MAX_METADATA_SIZE, RELAY_RPC_MAX_METADATA_BYTES),
         relay_rpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, o->max_request_bytes),
         relay_rpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, o->max_response_bytes),
         relay_rpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, o->keepalive_time_ms),
@@ -144,11 +144,8 @@ static grpc_server *create_core(const relay_rpc_server_opts *o) {
         relay_rpc_int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         relay_rpc_int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, CLIENT_PING_INTERVAL_MS),
         relay_rpc_int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS),
-        // Last, since it is left out when there is no limit.
-        relay_rpc_int_arg(GRPC_ARG_MAX_CONNECTION_AGE_MS, o->max_connection_age_ms),
     };
     grpc_channel_args list = {.num_args = sizeof args / sizeof *args, .args = args};
-    if (o->max_connection_age_ms == 0) list.num_args--;
     return grpc_server_create(&list, NULL);
 }
 
@@ -191,11 +188,8 @@ relay_code relay_rpc_server_create(relay_rpc_server **out, const relay_rpc_serve
     relay_rpc_cond_init(&s->cond);
     s->shutdown_tag.done = shutdown_tag_done;
     s->core = create_core(&s->opts);
-    s->queues = relay_calloc(s->opts.n_queues, sizeof *s->queues);
-    for (uint32_t i = 0; i < s->opts.n_queues; i++) {
-        relay_rpc_queue_init(&s->queues[i]);
-        grpc_server_register_completion_queue(s->core, s->queues[i].cq, NULL);
-    }
+    relay_rpc_queue_init(&s->queue);
+    grpc_server_register_completion_queue(s->core, s->queue.cq, NULL);
     add_served(s, NULL, NULL);
     grpc_server_credentials *plaintext = grpc_insecure_server_credentials_create();
     int port = grpc_server_add_http2_port(s->core, opts->listen, plaintext);
@@ -242,24 +236,17 @@ static void make_metrics(relay_rpc_server *s) {
 
 relay_code relay_rpc_server_start(relay_rpc_server *s, relay_err *e) {
     make_metrics(s);
-    for (uint32_t i = 0; i < s->opts.n_queues; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "rpc-%u", i % 1000);
-        relay_code code = relay_rpc_queue_start(&s->queues[i], name, e);
-        if (code != RELAY_OK) return code;
-    }
-    s->n_slots = s->n_served * s->opts.n_queues * SLOTS_PER_METHOD;
+    relay_code code = relay_rpc_queue_start(&s->queue, "rpc-server", e);
+    if (code != RELAY_OK) return code;
+    s->n_slots = s->n_served * SLOTS_PER_METHOD;
     grpc_server_start(s->core);
     for (size_t m = 0; m < s->n_served; m++) {
-        for (uint32_t q = 0; q < s->opts.n_queues; q++) {
-            for (int i = 0; i < SLOTS_PER_METHOD; i++) {
-                slot *new_slot = relay_calloc(1, sizeof *new_slot);
-                new_slot->tag.done = slot_tag_done;
-                new_slot->arrival.server = s;
-                new_slot->arrival.served = s->served[m];
-                new_slot->arrival.queue = &s->queues[q];
-                post_slot(new_slot);
-            }
+        for (int i = 0; i < SLOTS_PER_METHOD; i++) {
+            slot *new_slot = relay_calloc(1, sizeof *new_slot);
+            new_slot->tag.done = slot_tag_done;
+            new_slot->arrival.server = s;
+            new_slot->arrival.served = s->served[m];
+            post_slot(new_slot);
         }
     }
     return RELAY_OK;
@@ -317,7 +304,7 @@ void relay_rpc_server_drain(relay_rpc_server *s, relay_mono_us grace_us) {
     relay_mono_us until = grace_us > RELAY_NEVER_US - now ? RELAY_NEVER_US : now + grace_us;
     relay_mono_us goodbye_until = RELAY_NEVER_US;
     RELAY_RPC_GIVE_TAG(&s->shutdown_tag);
-    grpc_server_shutdown_and_notify(s->core, s->queues[0].cq, &s->shutdown_tag);
+    grpc_server_shutdown_and_notify(s->core, s->queue.cq, &s->shutdown_tag);
 
     pthread_mutex_lock(&s->mu);
     while (!s->is_shut_down && !s->is_hurried) {
@@ -335,8 +322,7 @@ void relay_rpc_server_drain(relay_rpc_server *s, relay_mono_us grace_us) {
     while (!s->is_shut_down || s->n_slots != 0 || s->n_calls != 0)
         relay_rpc_cond_wait(&s->cond, &s->mu, RELAY_NEVER_US);
     pthread_mutex_unlock(&s->mu);
-    for (uint32_t i = 0; i < s->opts.n_queues; i++)
-        relay_rpc_queue_stop(&s->queues[i]);
+    relay_rpc_queue_stop(&s->queue);
 }
 
 void relay_rpc_server_hurry(relay_rpc_server *s) {
@@ -351,15 +337,13 @@ void relay_rpc_server_destroy(relay_rpc_server *s) {
     if (!s->is_drained) {
         // Never started. The C core wants its shutdown all the same.
         RELAY_RPC_GIVE_TAG(&s->shutdown_tag);
-        grpc_server_shutdown_and_notify(s->core, s->queues[0].cq, &s->shutdown_tag);
-        for (uint32_t i = 0; i < s->opts.n_queues; i++)
-            relay_rpc_queue_stop(&s->queues[i]);
+        grpc_server_shutdown_and_notify(s->core, s->queue.cq, &s->shutdown_tag);
+        relay_rpc_queue_stop(&s->queue);
     }
     grpc_server_destroy(s->core);
     for (size_t i = 0; i < s->n_served; i++)
         free(s->served[i]);
     free(s->served);
-    free(s->queues);
     pthread_cond_destroy(&s->cond);
     pthread_mutex_destroy(&s->mu);
     free(s);

@@ -1,7 +1,7 @@
 // A gRPC server on the C core: with rpc_client, the only code that knows gRPC.
 //
-// A service is a table of methods with callbacks. The server owns its completion queues and their threads (one each);
-// callbacks of one call are never run at the same time and come in order, on a queue thread, which they must not block.
+// A service is a table of methods with callbacks. The server owns a completion queue and its thread; callbacks come
+// one at a time on that thread, those of one call in order, and must not block.
 // Everything a callback starts elsewhere may answer later and from any thread through relay_rpc_call_send and _finish.
 //
 //   on_start, on_message (once for a request that is no stream), on_half_close, then at most one of: the handler calls
@@ -12,9 +12,10 @@
 // A call that is refused here (unknown method, too many calls, a single request that is missing or garbage) never
 // reaches its handler: no callback at all.
 //
-// Bounds: message sizes, on the wire and in memory; calls at a time (past it RESOURCE_EXHAUSTED); bytes in each call's
-// outbox; compression off (compressed messages would inflate past any limit). Unknown methods get UNIMPLEMENTED,
-// garbage INVALID_ARGUMENT.
+// Bounds, beside those of the options below: a request parsed takes at most 1 MiB and 16 times its size on the wire
+// (past it INVALID_ARGUMENT); a message counts 128 bytes more than its size in its call's outbox; the metadata of a
+// call is at most RELAY_RPC_MAX_METADATA_BYTES; past max_calls a call is RESOURCE_EXHAUSTED; compression is off
+// (compressed messages would inflate past any limit). Unknown methods get UNIMPLEMENTED, garbage INVALID_ARGUMENT.
 #ifndef RELAY_COMMON_RPC_SERVER_H
 #define RELAY_COMMON_RPC_SERVER_H
 
@@ -26,6 +27,8 @@
 #include "common/clock.h"
 #include "common/metrics.h"
 #include "common/status.h"
+
+enum { RELAY_RPC_MAX_METADATA_BYTES = 8 << 10 }; // keys, values and 32 bytes a pair, as HTTP/2 counts them
 
 typedef struct relay_rpc_server relay_rpc_server;
 typedef struct relay_rpc_call relay_rpc_call;
@@ -54,24 +57,22 @@ typedef struct relay_rpc_method {
     // All that was queued is taken by the transport: the outbox is empty.
     void (*on_drained)(relay_rpc_call *call);
     void (*on_destroy)(relay_rpc_call *call);
-    uint32_t outbox_bytes;   // most bytes queued for a client that does not read; 0: the server's default
     bool is_always_admitted; // not refused at max_calls: health checks, which must work under load
 } relay_rpc_method;
 
 typedef struct relay_rpc_server_opts {
-    const char *listen;             // "127.0.0.1:0": port 0 picks one
-    uint32_t n_queues;              // completion queues, one thread each; 0: 1
-    uint32_t max_calls;             // calls at a time over all methods, and of each connection; 0: 1024
-    uint32_t max_request_bytes;     // 0: 16 MiB
-    uint32_t max_response_bytes;    // 0: 64 MiB
-    uint32_t outbox_bytes;          // 0: 1 MiB a call
-    uint32_t keepalive_time_ms;     // ping a silent connection; 0: 60 s
-    uint32_t keepalive_timeout_ms;  // and drop it when no answer comes; 0: 20 s
-    uint32_t max_connection_age_ms; // 0: none (long streams live as long as they like)
+    const char *listen;            // "127.0.0.1:0": port 0 picks one
+    uint32_t max_calls;            // calls at a time over all methods, and of each connection; 0: 1024
+    uint32_t max_request_bytes;    // 0: 16 MiB
+    uint32_t max_response_bytes;   // 0: 64 MiB
+    uint32_t outbox_bytes;         // 0: 1 MiB a call
+    uint32_t keepalive_time_ms;    // ping a silent connection; 0: 60 s
+    uint32_t keepalive_timeout_ms; // and drop it when no answer comes; 0: 20 s
     relay_metrics *metrics; // relay_rpc_requests_total{method,code}, _rpc_seconds{method}, _rpc_active; may be NULL
 } relay_rpc_server_opts;
 
-// Binds the port; calls are taken from _start on.
+// Binds the port; calls are taken from _start on. Raises the process's limit of open files to what the system allows:
+// the C core stops accepting connections for good once it has run out of them (CVE-2023-4785).
 relay_code relay_rpc_server_create(relay_rpc_server **out, const relay_rpc_server_opts *opts,
                                    relay_err *e) RELAY_NODISCARD;
 // Before _start. The methods are copied.
@@ -79,7 +80,7 @@ void relay_rpc_server_add(relay_rpc_server *s, const relay_rpc_method *methods, 
 relay_code relay_rpc_server_start(relay_rpc_server *s, relay_err *e) RELAY_NODISCARD;
 uint16_t relay_rpc_server_port(const relay_rpc_server *s);
 // Refuses new connections and calls, waits up to `grace_us` for running calls, then cancels what is left, and waits
-// until every call is destroyed and the threads are joined. Blocks; call once, from a thread that is no queue thread. A
+// until every call is destroyed and the thread is joined. Blocks; call once, from a thread that is no queue thread. A
 // second thread may call relay_rpc_server_hurry to end the wait.
 void relay_rpc_server_drain(relay_rpc_server *s, relay_mono_us grace_us);
 void relay_rpc_server_hurry(relay_rpc_server *s);
@@ -97,8 +98,6 @@ void relay_rpc_call_set_data(relay_rpc_call *c, void *data);
 void *relay_rpc_call_data(const relay_rpc_call *c);
 // The client's deadline; RELAY_NEVER_US if none.
 relay_mono_us relay_rpc_call_deadline(const relay_rpc_call *c);
-// A request metadata value (ASCII, lower-case key), valid as long as the call; NULL if absent.
-const char *relay_rpc_call_metadata(const relay_rpc_call *c, const char *key);
 // "ipv4:127.0.0.1:4711"; valid as long as the call.
 const char *relay_rpc_call_peer(const relay_rpc_call *c);
 // True once on_cancel was or is about to be called, or the call was finished.
@@ -116,7 +115,7 @@ uint64_t relay_rpc_call_outbox_used(const relay_rpc_call *c);
 // `grpc-retry-pushback-ms` and a google.rpc.RetryInfo in grpc-status-details-bin); NULL with OK. Later calls do
 // nothing.
 void relay_rpc_call_finish(relay_rpc_call *c, relay_code code, const relay_err *e);
-// send + finish(OK) of a unary call; on failure to send, finishes with that.
+// send + finish(OK) of a unary call; finishes with RESOURCE_EXHAUSTED if the message passes max_response_bytes.
 void relay_rpc_call_reply(relay_rpc_call *c, const ProtobufCMessage *message);
 // Drops what is queued and ends the call at once with a status: for a client that does not read. The retry hint is lost
 // when a write is stuck.

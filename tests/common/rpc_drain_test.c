@@ -60,11 +60,9 @@ static void wait_until_refused(rpc_world *w) {
 }
 
 static void shutdown_with_posted_slots(void **state) {
-    for (uint32_t n_queues = 1; n_queues <= 4; n_queues++) {
-        rpc_world *w = rpc_world_create(&(relay_rpc_server_opts){.n_queues = n_queues}, NULL);
-        rpc_world_drain(w, 10 * SECOND);
-        rpc_world_destroy(w);
-    }
+    rpc_world *w = rpc_world_create(NULL, NULL);
+    rpc_world_drain(w, 10 * SECOND);
+    rpc_world_destroy(w);
 }
 
 static void a_drain_without_calls_is_quick(void **state) {
@@ -218,8 +216,7 @@ static void drain_under_load_answers_or_refuses_every_call(void **state) {
 static void a_server_may_go_without_having_started(void **state) {
     relay_rpc_server *s;
     relay_err e;
-    assert_int_equal(relay_rpc_server_create(&s, &(relay_rpc_server_opts){.listen = "127.0.0.1:0", .n_queues = 2}, &e),
-                     RELAY_OK);
+    assert_int_equal(relay_rpc_server_create(&s, &(relay_rpc_server_opts){.listen = "127.0.0.1:0"}, &e), RELAY_OK);
     assert_int_not_equal(relay_rpc_server_port(s), 0);
     relay_rpc_server_destroy(s);
     relay_rpc_server_destroy(NULL);

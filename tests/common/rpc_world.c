@@ -201,13 +201,9 @@ static void on_hang_cancel(relay_rpc_call *call) {
     leave(call);
 }
 
-static void on_metadata(relay_rpc_call *call, ProtobufCMessage *message) {
+static void on_peer(relay_rpc_call *call, ProtobufCMessage *message) {
     enter(call, offsetof(rpc_world_counts, messages));
-    char *key = text_of(message);
-    const char *value = relay_rpc_call_metadata(call, key);
-    if (strcmp(key, "peer") == 0) value = relay_rpc_call_peer(call);
-    reply_text(call, value != NULL ? value : "(none)");
-    free(key);
+    reply_text(call, relay_rpc_call_peer(call));
     leave(call);
 }
 
@@ -219,7 +215,7 @@ static void add_methods(rpc_world *w) {
         {.path = JOIN, .kind = RELAY_RPC_CLIENT_STREAM, .on_message = on_join, .on_half_close = on_join_half_close},
         {.path = CHAT, .kind = RELAY_RPC_BIDI, .on_message = on_chat, .on_half_close = on_chat_half_close},
         {.path = HANG, .kind = RELAY_RPC_SERVER_STREAM, .on_message = on_hang, .on_cancel = on_hang_cancel},
-        {.path = METADATA, .kind = RELAY_RPC_UNARY, .on_message = on_metadata},
+        {.path = PEER, .kind = RELAY_RPC_UNARY, .on_message = on_peer},
         {.path = ALWAYS, .kind = RELAY_RPC_UNARY, .on_message = on_echo, .is_always_admitted = true},
     };
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {

@@ -24,8 +24,8 @@
 #define CHAT "/relay.test.Echo/Chat"
 // Sends one message if the text is "first", and goes on for ever: until rpc_world_release, or the call is cancelled.
 #define HANG "/relay.test.Echo/Hang"
-// Answers with a request metadata value: the text is its key. Without it, "(none)".
-#define METADATA "/relay.test.Echo/Metadata"
+// Answers with the peer.
+#define PEER "/relay.test.Echo/Peer"
 // Answers although max_calls is reached.
 #define ALWAYS "/relay.test.Echo/Always"
 
