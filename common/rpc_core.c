@@ -119,10 +119,6 @@ relay_code relay_rpc_pack(const ProtobufCMessage *m, uint32_t limit, grpc_slice 
     return RELAY_OK;
 }
 
-// Two bytes on the wire can ask for a struct of hundreds in memory, so parsing has a budget in proportion to the bytes.
-// Well-meant messages stay far below it: ids take at most four bytes each, a short string about a dozen times its size.
-enum { UNPACK_BUDGET_BASE = 1 << 20, UNPACK_BUDGET_FACTOR = 16 };
-
 typedef struct unpack_budget {
     size_t left;
     bool is_spent;
@@ -156,7 +152,8 @@ relay_code relay_rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_bu
         piece = &joined;
     }
     size_t size = GRPC_SLICE_LENGTH(*piece);
-    unpack_budget budget = {.left = UNPACK_BUDGET_BASE + UNPACK_BUDGET_FACTOR * size};
+    size_t limit = RELAY_RPC_PARSED_BASE_BYTES + RELAY_RPC_PARSED_FACTOR * size;
+    unpack_budget budget = {.left = limit};
     ProtobufCAllocator allocator = {.alloc = budget_alloc, .free = budget_free, .allocator_data = &budget};
     *out = protobuf_c_message_unpack(type, &allocator, size, GRPC_SLICE_START_PTR(*piece));
     grpc_slice_unref(joined);
@@ -164,7 +161,10 @@ relay_code relay_rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_bu
     grpc_byte_buffer_destroy(bytes);
     if (*out != NULL) return RELAY_OK;
     if (budget.is_spent) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "the message of %zu bytes has too many parts for its size", size);
+        return relay_fail(
+            e, RELAY_INVALID_ARGUMENT,
+            "the %s of %zu bytes has too many parts for its size: parsed, it passes the limit of %zu bytes", type->name,
+            size, limit);
     }
     return relay_fail(e, RELAY_INVALID_ARGUMENT, "the message of %zu bytes is not a valid %s", size, type->name);
 }
@@ -176,11 +176,8 @@ struct relay_rpc_outbox_item {
     grpc_slice message;
 };
 
-// What a queued message costs beside its bytes: its item, the slice's header, the allocator's rounding.
-enum { ITEM_CHARGE = 128 };
-
 static uint64_t charge(grpc_slice message) {
-    return GRPC_SLICE_LENGTH(message) + ITEM_CHARGE;
+    return GRPC_SLICE_LENGTH(message) + RELAY_RPC_OUTBOX_CHARGE;
 }
 
 bool relay_rpc_outbox_push(relay_rpc_outbox *o, grpc_slice message) {

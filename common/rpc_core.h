@@ -74,15 +74,21 @@ void relay_rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n_ops, re
 // Packs into a slice that the caller owns. RESOURCE_EXHAUSTED when the message is longer than `limit` bytes.
 relay_code relay_rpc_pack(const ProtobufCMessage *m, uint32_t limit, grpc_slice *out, relay_err *e) RELAY_NODISCARD;
 // Gives the message (freed by protobuf_c_message_free_unpacked(m, NULL)); takes the bytes, also on failure.
-// INVALID_ARGUMENT when they are no such message, or one that is far larger in memory than on the wire.
+// INVALID_ARGUMENT when they are no such message, or one that takes more than RELAY_RPC_PARSED_BASE_BYTES +
+// RELAY_RPC_PARSED_FACTOR times its size in memory: two bytes on the wire can ask for a struct of hundreds. Well-meant
+// messages stay far below it: ids take at most four bytes each, a short string about a dozen times its size.
+enum { RELAY_RPC_PARSED_BASE_BYTES = 1 << 20, RELAY_RPC_PARSED_FACTOR = 16 };
 relay_code relay_rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *bytes, ProtobufCMessage **out,
                             relay_err *e) RELAY_NODISCARD;
 
 // ---- Packed messages that wait for the transport, in order. Guarded by the lock of the call that holds it.
 
+// What a message counts beside its bytes: its item, the slice's header, the allocator's rounding.
+enum { RELAY_RPC_OUTBOX_CHARGE = 128 };
+
 typedef struct relay_rpc_outbox {
     struct relay_rpc_outbox_item *head, *tail;
-    uint64_t used;      // bytes queued or in flight, with a fixed charge a message for the queue's own memory
+    uint64_t used;      // bytes queued or in flight, RELAY_RPC_OUTBOX_CHARGE a message included
     uint64_t in_flight; // the part of `used` that was popped and is not yet sent
     uint64_t limit;
 } relay_rpc_outbox;

@@ -151,7 +151,8 @@ static void on_message(relay_rpc_call *call, ProtobufCMessage *message) {
     a.response.original_request = request;
     answer_request(&a, r, request);
     if (relay_rpc_call_send(call, &a.response.base) == RELAY_RESOURCE_EXHAUSTED) {
-        relay_fail(&e, RELAY_RESOURCE_EXHAUSTED, "the client does not read its answers");
+        relay_fail(&e, RELAY_RESOURCE_EXHAUSTED, "the client does not read its answers: %llu bytes are waiting for it",
+                   (unsigned long long)relay_rpc_call_outbox_used(call));
         relay_rpc_call_abort(call, e.code, &e);
     }
     free(a.files.file_descriptor_proto);
