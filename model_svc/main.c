@@ -9,15 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/admin_http.h"
 #include "common/daemon.h"
 #include "common/gguf.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/processors.h"
-#include "common/rpc_server.h"
-#include "common/rpc_standard.h"
-#include "common/version.h"
+#include "common/service_ports.h"
 #include "common/vocab.h"
 #include "kernels/kernels.h"
 #include "model_svc/engine.h"
@@ -31,13 +28,8 @@ static const int64_t FLUSH_US = 2 * 1000000LL; // for last messages to leave onc
 
 // Everything that is made at start, in that order, and destroyed in the other.
 typedef struct process {
-    relay_metrics *metrics;
-    relay_rpc_server *server;
-    bool is_started; // the server takes calls
-    relay_rpc_health *health;
-    relay_rpc_reflection *reflection;
+    relay_service_ports ports;
     relay_model_service *service;
-    relay_admin_http *admin;
     relay_gguf *file;
     relay_vocab *vocab;
     relay_model *model;
@@ -63,42 +55,16 @@ static bool is_ready(void *arg, char *why, unsigned long why_cap) {
 
 static void set_ready(process *p, bool ready) {
     atomic_store(&p->is_ready, ready);
-    relay_rpc_health_set(p->health, ready);
+    relay_rpc_health_set(p->ports.health, ready);
 }
 
 // The ports, open while the model is still being loaded: probes get an answer from the first second.
 static relay_code open_ports(process *p, const relay_model_settings *s, relay_err *e) {
     static const char *const services[] = {RELAY_MODEL_SERVICE_NAME};
-    p->metrics = relay_metrics_create();
-    relay_metrics_add_process(p->metrics);
-    relay_rpc_server_opts opts = {
-        .listen = s->listen,
-        .max_calls = (uint32_t)s->max_calls,
-        .keepalive_time_ms = (uint32_t)s->keepalive_ms,
-        // Who asks often wants to know soon; never less patient than a second, which a busy peer may need.
-        .keepalive_timeout_ms = (uint32_t)(s->keepalive_ms < 1000    ? 1000
-                                           : s->keepalive_ms > 20000 ? 20000
-                                                                     : s->keepalive_ms),
-        .metrics = p->metrics,
-    };
-    relay_code code = relay_rpc_server_create(&p->server, &opts, e);
+    relay_code code = relay_service_ports_bind(&p->ports, &s->service, services, 1, 0, e);
     if (code != RELAY_OK) return code;
-    p->health = relay_rpc_health_create(p->server, services, 1);
-    p->reflection = relay_rpc_reflection_create(p->server, services, 1);
-    p->service = relay_model_service_create(p->server, p->metrics);
-    if (s->admin_listen[0] != '\0') {
-        relay_admin_http_opts admin = {
-            .listen = s->admin_listen, .metrics = p->metrics, .is_healthy = is_healthy, .is_ready = is_ready, .arg = p};
-        code = relay_admin_http_start(&p->admin, &admin, e);
-        if (code != RELAY_OK) return code;
-    }
-    code = relay_rpc_server_start(p->server, e);
-    if (code != RELAY_OK) return code;
-    p->is_started = true;
-    uint16_t port = relay_rpc_server_port(p->server);
-    uint16_t admin_port = p->admin == NULL ? 0 : relay_admin_http_port(p->admin);
-    RELAY_LOG(RELAY_LOG_INFO, "ports open", "version=%s grpc_port=%u admin_port=%u", RELAY_VERSION, port, admin_port);
-    return s->port_file[0] == '\0' ? RELAY_OK : relay_daemon_write_port_file(s->port_file, port, admin_port, e);
+    p->service = relay_model_service_create(p->ports.server, p->ports.metrics);
+    return relay_service_ports_open(&p->ports, &s->service, is_healthy, is_ready, p, e);
 }
 
 static relay_code load(process *p, const relay_model_settings *s, relay_err *e) {
@@ -143,13 +109,14 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
         .max_queued_tokens = (uint64_t)s->max_queued_tokens,
         .publish = relay_model_service_publish,
         .publish_arg = p->service,
-        .metrics = p->metrics,
+        .metrics = p->ports.metrics,
     };
     memcpy(engine_opts.groups, info->groups, sizeof engine_opts.groups);
     code = relay_engine_create(&p->engine, &engine_opts, e);
     if (code != RELAY_OK) return code;
-    relay_gauge_set(relay_metrics_gauge(p->metrics, "relay_model_weight_bytes", "Memory of the weights as kept.", NULL),
-                    (double)info->weight_bytes);
+    relay_gauge_set(
+        relay_metrics_gauge(p->ports.metrics, "relay_model_weight_bytes", "Memory of the weights as kept.", NULL),
+        (double)info->weight_bytes);
     relay_model_service_serve(p->service, p->engine, info, p->vocab, kernels->name);
     atomic_store(&p->alive_engine, p->engine);
     RELAY_LOG(
@@ -172,33 +139,22 @@ static void wait_until_idle(const process *p, int64_t drain_seconds) {
     }
 }
 
-static void hurry(void *arg) {
-    relay_rpc_server_hurry(arg);
-}
-
 static void drain(process *p, const relay_model_settings *s) {
-    RELAY_LOG(RELAY_LOG_INFO, "draining", "drain_seconds=%lld", (long long)s->drain_seconds);
+    RELAY_LOG(RELAY_LOG_INFO, "draining", "drain_seconds=%lld", (long long)s->service.drain_seconds);
     set_ready(p, false);
     relay_model_service_drain(p->service);
-    wait_until_idle(p, s->drain_seconds);
+    wait_until_idle(p, s->service.drain_seconds);
     relay_engine_stop(p->engine);
-    relay_daemon_on_second_signal(hurry, p->server);
 }
 
 static void close_all(process *p) {
-    if (p->is_started) relay_rpc_health_close_watches(p->health);
-    if (p->is_started) relay_rpc_server_drain(p->server, FLUSH_US);
-    relay_daemon_on_second_signal(NULL, NULL);
-    relay_admin_http_stop(p->admin);
+    relay_service_ports_close(&p->ports, FLUSH_US);
     relay_model_service_destroy(p->service);
     relay_engine_destroy(p->engine);
     relay_model_destroy(p->model);
     relay_vocab_destroy(p->vocab);
     relay_gguf_close(p->file);
-    relay_rpc_server_destroy(p->server);
-    relay_rpc_reflection_destroy(p->reflection);
-    relay_rpc_health_destroy(p->health);
-    relay_metrics_destroy(p->metrics);
+    relay_service_ports_destroy(&p->ports);
 }
 
 int main(int argc, char **argv) {
@@ -211,9 +167,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (help_shown) return 0;
-    relay_log_level level = RELAY_LOG_INFO;
-    relay_log_level_parse(s.log_level, &level);
-    relay_log_init(level, strcmp(s.log_format, "json") == 0 ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
+    relay_service_settings_start_log(&s.service);
 
     process p = {0};
     relay_code code = open_ports(&p, &s, &e);

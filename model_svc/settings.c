@@ -7,6 +7,8 @@
 #include "common/config.h"
 #include "kernels/kernels.h"
 
+enum { N_OWN_FLAGS = 11 };
+
 // What a table of ranges cannot say.
 static relay_code check(const relay_model_settings *s, relay_err *e) {
     if (s->model == NULL || s->model[0] == '\0') {
@@ -35,27 +37,15 @@ static relay_code check(const relay_model_settings *s, relay_err *e) {
 
 relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **argv, bool *help_shown, relay_err *e) {
     *s = (relay_model_settings){
-        .listen = "127.0.0.1:50052",
-        .admin_listen = "127.0.0.1:0",
         .kernels = "",
         .kv_type = "f16",
-        .log_level = "info",
-        .log_format = "text",
-        .port_file = "",
         .max_running = 64,
         .token_budget = 512,
         .max_queued_requests = 1024,
         .max_queued_tokens = 1 << 20,
-        .drain_seconds = 45,
-        .keepalive_ms = 60000,
-        .max_calls = 2048,
     };
-    const relay_config_entry entries[] = {
+    relay_config_entry entries[N_OWN_FLAGS + RELAY_SERVICE_FLAGS] = {
         {"model", RELAY_CONFIG_STRING, &s->model, .metavar = "FILE", .help = "the model, a GGUF file; required"},
-        {"listen", RELAY_CONFIG_ADDRESS, &s->listen, .metavar = "HOST:PORT",
-         .help = "where gRPC is served; port 0 picks a free one"},
-        {"admin-listen", RELAY_CONFIG_ADDRESS, &s->admin_listen, .metavar = "HOST:PORT",
-         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere", .may_be_empty = true},
         {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that compute; 0: one a processor"},
         {"kernels", RELAY_CONFIG_STRING, &s->kernels, .metavar = "NAME",
          .help = "kernels to compute with; empty: the fastest that this processor runs"},
@@ -74,18 +64,8 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
          .help = "requests that may wait; more are refused"},
         {"max-queued-tokens", RELAY_CONFIG_INT, &s->max_queued_tokens, 1, 1LL << 32, "N",
          .help = "prompt tokens that may wait; more are refused"},
-        {"max-calls", RELAY_CONFIG_INT, &s->max_calls, 1, 1 << 16, "N", .help = "gRPC calls open at a time"},
-        {"drain-seconds", RELAY_CONFIG_INT, &s->drain_seconds, 0, 86400, "N",
-         .help = "how long running answers may go on after SIGTERM"},
-        {"keepalive-ms", RELAY_CONFIG_INT, &s->keepalive_ms, 10, 1 << 30, "MS",
-         .help = "how long a connection may be silent before it is asked whether it lives"},
-        {"log-level", RELAY_CONFIG_STRING, &s->log_level, .metavar = "LEVEL", .help = "least level that is logged",
-         .choices = "debug|info|warn|error"},
-        {"log-format", RELAY_CONFIG_STRING, &s->log_format, .metavar = "FORMAT", .help = "key=value text or JSON",
-         .choices = "text|json"},
-        {"port-file", RELAY_CONFIG_STRING, &s->port_file, .metavar = "FILE",
-         .help = "written with the ports once they are bound"},
     };
+    relay_service_settings_init(&s->service, "127.0.0.1:50052", entries + N_OWN_FLAGS);
     const relay_config config = {
         .program = "relay-model",
         .env_prefix = "RELAY_MODEL",

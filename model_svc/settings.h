@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/service_settings.h"
 #include "common/status.h"
 
 // As the flags of the same names (settings.c). Strings are never NULL after a read.
 typedef struct relay_model_settings {
-    const char *model, *listen, *admin_listen, *kernels, *kv_type, *log_level, *log_format, *port_file;
+    const char *model, *kernels, *kv_type;
     uint64_t kv_memory;
     int64_t threads, max_context, max_running, token_budget, prompt_chunk, max_queued_requests, max_queued_tokens;
-    int64_t drain_seconds, keepalive_ms, max_calls;
+    relay_service_settings service;
 } relay_model_settings;
 
 // From argv and the environment. OK with *help_shown where --help was asked for.

@@ -8,15 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/admin_http.h"
 #include "common/daemon.h"
 #include "common/ident.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/processors.h"
-#include "common/rpc_server.h"
-#include "common/rpc_standard.h"
-#include "common/version.h"
+#include "common/service_ports.h"
 #include "tokenizer_svc/generate.h"
 #include "tokenizer_svc/model_link.h"
 #include "tokenizer_svc/service.h"
@@ -29,17 +26,12 @@ enum { REQUEST_OVERHEAD_BYTES = 16 << 20 }; // what a request may hold beside it
 // Everything that is made at start, in that order, and destroyed in the other.
 typedef struct process {
     relay_text_model *model;
-    relay_metrics *metrics;
+    relay_service_ports ports;
     relay_gauge *ready_pods;
-    relay_rpc_server *server;
-    bool is_started; // the server takes calls
-    relay_rpc_health *health;
-    relay_rpc_reflection *reflection;
     relay_workers *workers;
     relay_model_link *link;
     relay_tokenizer_service *tokenizer;
     relay_generation_service *generation;
-    relay_admin_http *admin;
     char pod[256];
 
     pthread_mutex_t lock; // guards the three below, so that nothing makes a draining process SERVING again
@@ -56,7 +48,7 @@ static void change_state(process *p, bool *flag, bool value) {
     *flag = value;
     bool after = is_serving(p);
     if (before != after) {
-        relay_rpc_health_set(p->health, after);
+        relay_rpc_health_set(p->ports.health, after);
         RELAY_LOG(RELAY_LOG_INFO, after ? "serving" : "not serving", "model=%s", relay_text_model_name(p->model));
     }
     pthread_mutex_unlock(&p->lock);
@@ -82,9 +74,6 @@ static bool is_ready(void *arg, char *why, unsigned long why_cap) {
 }
 
 static void create_services(process *p, const relay_tokenizer_settings *s) {
-    static const char *const names[] = {RELAY_GENERATION_SERVICE_NAME, RELAY_TOKENIZER_SERVICE_NAME};
-    p->health = relay_rpc_health_create(p->server, names, 2);
-    p->reflection = relay_rpc_reflection_create(p->server, names, 2);
     uint32_t n_threads = s->threads != 0 ? (uint32_t)s->threads : relay_processors_available();
     p->workers = relay_workers_create(n_threads, (uint32_t)s->max_queued_jobs);
     if (s->n_model_servers != 0) {
@@ -93,54 +82,31 @@ static void create_services(process *p, const relay_tokenizer_settings *s) {
             .n_addresses = s->n_model_servers,
             .client = p->pod,
             .fingerprint = relay_vocab_fingerprint(relay_text_model_vocab(p->model)),
-            .keepalive_ms = (uint32_t)s->keepalive_ms,
+            .keepalive_ms = (uint32_t)s->service.keepalive_ms,
             .on_ready_pods = on_ready_pods,
             .arg = p,
         });
     }
     relay_tokenizer_service_opts tokenizer = {
         .model = p->model, .workers = p->workers, .max_text_bytes = s->max_text_bytes};
-    p->tokenizer = relay_tokenizer_service_create(p->server, &tokenizer);
+    p->tokenizer = relay_tokenizer_service_create(p->ports.server, &tokenizer);
     relay_generation_service_opts generation = {.model = p->model,
                                                 .workers = p->workers,
                                                 .link = p->link,
-                                                .metrics = p->metrics,
+                                                .metrics = p->ports.metrics,
                                                 .max_text_bytes = s->max_text_bytes};
-    p->generation = relay_generation_service_create(p->server, &generation);
+    p->generation = relay_generation_service_create(p->ports.server, &generation);
 }
 
 static relay_code open_ports(process *p, const relay_tokenizer_settings *s, relay_err *e) {
-    p->metrics = relay_metrics_create();
-    relay_metrics_add_process(p->metrics);
+    static const char *const names[] = {RELAY_GENERATION_SERVICE_NAME, RELAY_TOKENIZER_SERVICE_NAME};
+    uint32_t max_request_bytes = (uint32_t)s->max_text_bytes + REQUEST_OVERHEAD_BYTES;
+    relay_code code = relay_service_ports_bind(&p->ports, &s->service, names, 2, max_request_bytes, e);
+    if (code != RELAY_OK) return code;
     p->ready_pods =
-        relay_metrics_gauge(p->metrics, "relay_ready_model_servers", "Model servers that take requests.", NULL);
-    relay_rpc_server_opts opts = {
-        .listen = s->listen,
-        .max_calls = (uint32_t)s->max_calls,
-        .max_request_bytes = (uint32_t)s->max_text_bytes + REQUEST_OVERHEAD_BYTES,
-        .keepalive_time_ms = (uint32_t)s->keepalive_ms,
-        // Who asks often wants to know soon; never less patient than a second, which a busy peer may need.
-        .keepalive_timeout_ms = (uint32_t)(s->keepalive_ms < 1000    ? 1000
-                                           : s->keepalive_ms > 20000 ? 20000
-                                                                     : s->keepalive_ms),
-        .metrics = p->metrics,
-    };
-    relay_code code = relay_rpc_server_create(&p->server, &opts, e);
-    if (code != RELAY_OK) return code;
+        relay_metrics_gauge(p->ports.metrics, "relay_ready_model_servers", "Model servers that take requests.", NULL);
     create_services(p, s);
-    if (s->admin_listen[0] != '\0') {
-        relay_admin_http_opts admin = {
-            .listen = s->admin_listen, .metrics = p->metrics, .is_healthy = is_healthy, .is_ready = is_ready, .arg = p};
-        code = relay_admin_http_start(&p->admin, &admin, e);
-        if (code != RELAY_OK) return code;
-    }
-    code = relay_rpc_server_start(p->server, e);
-    if (code != RELAY_OK) return code;
-    p->is_started = true;
-    uint16_t port = relay_rpc_server_port(p->server);
-    uint16_t admin_port = p->admin == NULL ? 0 : relay_admin_http_port(p->admin);
-    RELAY_LOG(RELAY_LOG_INFO, "ports open", "version=%s grpc_port=%u admin_port=%u", RELAY_VERSION, port, admin_port);
-    return s->port_file[0] == '\0' ? RELAY_OK : relay_daemon_write_port_file(s->port_file, port, admin_port, e);
+    return relay_service_ports_open(&p->ports, &s->service, is_healthy, is_ready, p, e);
 }
 
 static relay_code start(process *p, const relay_tokenizer_settings *s, relay_err *e) {
@@ -152,26 +118,13 @@ static relay_code start(process *p, const relay_tokenizer_settings *s, relay_err
     return code;
 }
 
-static void hurry(void *arg) {
-    relay_rpc_server_hurry(arg);
-}
-
 static void close_all(process *p, int64_t drain_seconds) {
-    if (p->is_started) {
-        relay_rpc_health_close_watches(p->health);
-        relay_daemon_on_second_signal(hurry, p->server);
-        relay_rpc_server_drain(p->server, drain_seconds * 1000000);
-        relay_daemon_on_second_signal(NULL, NULL);
-    }
-    relay_admin_http_stop(p->admin);
+    relay_service_ports_close(&p->ports, drain_seconds * 1000000);
     relay_workers_destroy(p->workers);
     relay_model_link_destroy(p->link);
     relay_generation_service_destroy(p->generation);
     relay_tokenizer_service_destroy(p->tokenizer);
-    relay_rpc_server_destroy(p->server);
-    relay_rpc_reflection_destroy(p->reflection);
-    relay_rpc_health_destroy(p->health);
-    relay_metrics_destroy(p->metrics);
+    relay_service_ports_destroy(&p->ports);
     relay_text_model_destroy(p->model);
 }
 
@@ -186,21 +139,19 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (help_shown) return 0;
-    relay_log_level level = RELAY_LOG_INFO;
-    relay_log_level_parse(s.log_level, &level);
-    relay_log_init(level, strcmp(s.log_format, "json") == 0 ? RELAY_LOG_JSON : RELAY_LOG_KEY_VALUE);
+    relay_service_settings_start_log(&s.service);
 
     process p = {.lock = PTHREAD_MUTEX_INITIALIZER};
     relay_code code = start(&p, &s, &e);
     if (code == RELAY_OK) {
         relay_daemon_ready();
         relay_daemon_wait(1, RELAY_NEVER_US);
-        RELAY_LOG(RELAY_LOG_INFO, "draining", "drain_seconds=%lld", (long long)s.drain_seconds);
+        RELAY_LOG(RELAY_LOG_INFO, "draining", "drain_seconds=%lld", (long long)s.service.drain_seconds);
         change_state(&p, &p.is_draining, true);
     } else {
         RELAY_LOG(RELAY_LOG_ERROR, "cannot start", "error=%s", e.message);
     }
-    close_all(&p, s.drain_seconds);
+    close_all(&p, s.service.drain_seconds);
     int status = code == RELAY_OK ? 0 : 1;
     RELAY_LOG(RELAY_LOG_INFO, "stopped", "status=%d", status);
     relay_tokenizer_settings_fini(&s);

@@ -5,6 +5,8 @@
 
 #include "common/config.h"
 
+enum { N_OWN_FLAGS = 6 };
+
 // HOST:PORT, with or without one of gRPC's schemes in front: dns:HOST:PORT, dns://[RESOLVER]/HOST:PORT,
 // ipv4:HOST:PORT, ipv6:[HOST]:PORT.
 static bool is_server(const char *text) {
@@ -48,45 +50,23 @@ relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, 
         .tokenizer = "",
         .model_name = "",
         .model_server = "",
-        .listen = "127.0.0.1:50051",
-        .admin_listen = "127.0.0.1:0",
-        .log_level = "info",
-        .log_format = "text",
-        .port_file = "",
         .max_queued_jobs = 1024,
-        .drain_seconds = 45,
-        .keepalive_ms = 60000,
-        .max_calls = 2048,
         .max_text_bytes = 4 << 20,
     };
-    const relay_config_entry entries[] = {
+    relay_config_entry entries[N_OWN_FLAGS + RELAY_SERVICE_FLAGS] = {
         {"tokenizer", RELAY_CONFIG_STRING, &s->tokenizer, .metavar = "FILE",
          .help = "the GGUF file whose vocabulary and chat template are served; required"},
         {"model-name", RELAY_CONFIG_STRING, &s->model_name, .metavar = "NAME",
          .help = "what clients call the model; empty: the file's general.name"},
         {"model-server", RELAY_CONFIG_STRING, &s->model_server, .metavar = "HOST:PORT",
          .help = "the model server, or several with commas between; empty: only tokenizing is served"},
-        {"listen", RELAY_CONFIG_ADDRESS, &s->listen, .metavar = "HOST:PORT",
-         .help = "where gRPC is served; port 0 picks a free one"},
-        {"admin-listen", RELAY_CONFIG_ADDRESS, &s->admin_listen, .metavar = "HOST:PORT",
-         .help = "where /metrics, /healthz and /readyz are served; empty: nowhere", .may_be_empty = true},
         {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that tokenize; 0: one a processor"},
         {"max-queued-jobs", RELAY_CONFIG_INT, &s->max_queued_jobs, 1, 1 << 20, "N",
          .help = "calls that may wait for such a thread; more are refused"},
         {"max-text-bytes", RELAY_CONFIG_BYTES, &s->max_text_bytes, 1, 1 << 30, "BYTES",
          .help = "most text of one request"},
-        {"max-calls", RELAY_CONFIG_INT, &s->max_calls, 1, 1 << 16, "N", .help = "gRPC calls open at a time"},
-        {"drain-seconds", RELAY_CONFIG_INT, &s->drain_seconds, 0, 86400, "N",
-         .help = "how long running calls may go on after SIGTERM"},
-        {"keepalive-ms", RELAY_CONFIG_INT, &s->keepalive_ms, 10, 1 << 30, "MS",
-         .help = "how long a connection may be silent before it is asked whether it lives"},
-        {"log-level", RELAY_CONFIG_STRING, &s->log_level, .metavar = "LEVEL", .help = "least level that is logged",
-         .choices = "debug|info|warn|error"},
-        {"log-format", RELAY_CONFIG_STRING, &s->log_format, .metavar = "FORMAT", .help = "key=value text or JSON",
-         .choices = "text|json"},
-        {"port-file", RELAY_CONFIG_STRING, &s->port_file, .metavar = "FILE",
-         .help = "written with the ports once they are bound"},
     };
+    relay_service_settings_init(&s->service, "127.0.0.1:50051", entries + N_OWN_FLAGS);
     const relay_config config = {
         .program = "relay-tokenizer",
         .env_prefix = "RELAY_TOKENIZER",

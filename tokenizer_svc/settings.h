@@ -5,14 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/service_settings.h"
 #include "common/status.h"
 #include "tokenizer_svc/model_link.h"
 
 // As the flags of the same names (settings.c). Strings are never NULL after a read.
 typedef struct relay_tokenizer_settings {
-    const char *tokenizer, *model_name, *model_server, *listen, *admin_listen, *log_level, *log_format, *port_file;
-    int64_t threads, max_queued_jobs, drain_seconds, keepalive_ms, max_calls;
+    const char *tokenizer, *model_name, *model_server;
+    int64_t threads, max_queued_jobs;
     uint64_t max_text_bytes;
+    relay_service_settings service;
     // model_server, taken apart.
     const char *model_servers[RELAY_MAX_MODEL_SERVERS];
     uint32_t n_model_servers;
