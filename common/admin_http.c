@@ -5,10 +5,13 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "common/address.h"
 
 enum { WHY_MAX = 256, CONNECTION_BYTES = 32 * 1024, BACKLOG = 64 };
 
@@ -72,33 +75,15 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 // ---- The socket
 
-// "host:port", "[v6]:port" or ":port" to its parts.
-static bool split_address(const char *listen_on, char host[NI_MAXHOST], char port[NI_MAXSERV]) {
-    const char *colon = strrchr(listen_on, ':');
-    if (colon == NULL) return false;
-    const char *begin = listen_on;
-    size_t host_len = (size_t)(colon - begin), port_len = strlen(colon + 1);
-    if (host_len >= 2 && begin[0] == '[' && begin[host_len - 1] == ']') {
-        begin++;
-        host_len -= 2;
-    } else if (memchr(begin, ':', host_len) != NULL) {
-        return false; // an IPv6 address without brackets
-    }
-    if (host_len >= NI_MAXHOST || port_len == 0 || port_len >= NI_MAXSERV ||
-        strspn(colon + 1, "0123456789") != port_len || strtoul(colon + 1, NULL, 10) > UINT16_MAX)
-        return false;
-    memcpy(host, begin, host_len);
-    host[host_len] = 0;
-    memcpy(port, colon + 1, port_len + 1);
-    return true;
-}
-
 static relay_code open_socket(const char *listen_on, int *out, relay_err *e) {
-    char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (!split_address(listen_on, host, port))
+    relay_address address;
+    char host[NI_MAXHOST], port[8];
+    if (!relay_address_read(&address, listen_on) || address.host_len >= sizeof host)
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
                           "admin address \"%.100s\": must be HOST:PORT, [IPV6]:PORT or :PORT, port 0 to 65535",
                           listen_on);
+    snprintf(host, sizeof host, "%.*s", (int)address.host_len, address.host);
+    snprintf(port, sizeof port, "%u", address.port);
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *list;
     int failed = getaddrinfo(host[0] != 0 ? host : NULL, port, &hints, &list);
     if (failed != 0)

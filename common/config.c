@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/address.h"
 #include "common/buf.h"
 
 enum { HELP_COLUMN = 28, HELP_WIDTH = 100, HELP_MAX_BYTES = 1 << 20, NAME_MAX_BYTES = 128 };
@@ -86,19 +87,9 @@ static bool set_string(const relay_config_entry *entry, const char *text) {
     return is_choice;
 }
 
-bool relay_config_is_address(const char *text, uint16_t min_port) {
-    const char *colon = strrchr(text, ':');
-    if (colon == NULL) return false;
-    size_t host_len = (size_t)(colon - text), port_len = strlen(colon + 1);
-    bool has_brackets = host_len > 2 && text[0] == '[' && colon[-1] == ']';
-    if (!has_brackets && strcspn(text, ":[]") != host_len) return false; // an IPv6 address needs its brackets
-    if (port_len == 0 || port_len > 5 || strspn(colon + 1, "0123456789") != port_len) return false;
-    unsigned long port = strtoul(colon + 1, NULL, 10);
-    return port >= min_port && port <= UINT16_MAX;
-}
-
 static bool set_address(const relay_config_entry *entry, const char *text) {
-    if (!relay_config_is_address(text, 0) && !(entry->may_be_empty && text[0] == '\0')) return false;
+    relay_address a;
+    if (!relay_address_read(&a, text) && !(entry->may_be_empty && text[0] == '\0')) return false;
     *(const char **)entry->value = text;
     return true;
 }

@@ -14,7 +14,7 @@
 
 typedef enum relay_config_kind {
     RELAY_CONFIG_STRING,  // const char **; borrowed from argv or the environment
-    RELAY_CONFIG_ADDRESS, // const char **; HOST:PORT as relay_config_is_address says; borrowed likewise
+    RELAY_CONFIG_ADDRESS, // const char **; as common/address.h says; borrowed likewise
     RELAY_CONFIG_BOOL,    // bool *; `--x`, `--x=true`, `--x=false`, `--no-x`
     RELAY_CONFIG_INT,     // int64_t *; min and max say the range
     RELAY_CONFIG_FLOAT,   // double *; min and max say the range
@@ -50,9 +50,6 @@ typedef struct relay_config {
     const relay_config_entry *entries;
     uint32_t n_entries;
 } relay_config;
-
-// HOST:PORT, [IPV6]:PORT or :PORT, the port from `min_port` to 65535.
-bool relay_config_is_address(const char *text, uint16_t min_port);
 
 // Sets one entry from `text` as its flag does, with the same checks; `source` is what the error calls it. `text` is
 // borrowed by STRING, ADDRESS and TEXTS entries.

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/address.h"
 #include "common/rpc_call.h"
 #include "common/rpc_core.h"
 
@@ -166,17 +167,13 @@ static void shutdown_tag_done(relay_rpc_tag *tag, bool ok) {
     pthread_mutex_unlock(&s->mu);
 }
 
-// Whether what stands behind the last colon is a port: the C core would take 99999 for 34463.
-static bool has_port(const char *listen_on) {
-    const char *colon = strrchr(listen_on, ':');
-    size_t len = colon != NULL ? strlen(colon + 1) : 0;
-    return len > 0 && len <= 5 && strspn(colon + 1, "0123456789") == len && strtoul(colon + 1, NULL, 10) <= UINT16_MAX;
-}
-
 relay_code relay_rpc_server_create(relay_rpc_server **out, const relay_rpc_server_opts *opts, relay_err *e) {
     *out = NULL;
-    if (!has_port(opts->listen)) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "listen address \"%s\": must be HOST:PORT, port 0 to 65535",
+    // Checked here, since the C core would take port 99999 for 34463.
+    relay_address address;
+    if (!relay_address_read(&address, opts->listen)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "listen address \"%s\": must be HOST:PORT, [IPV6]:PORT or :PORT, port 0 to 65535",
                           opts->listen);
     }
     raise_fd_limit();

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/address.h"
 #include "common/config.h"
 
 enum { N_OWN_FLAGS = 6 };
@@ -21,7 +22,8 @@ static bool is_server(const char *text) {
         }
         break;
     }
-    return text[0] != ':' && relay_config_is_address(text, 1);
+    relay_address a;
+    return relay_address_read(&a, text) && a.host_len != 0 && a.port != 0;
 }
 
 static relay_code split_servers(relay_tokenizer_settings *s, relay_err *e) {
