@@ -282,6 +282,30 @@ static void who_is_gone_stops_the_render(void **state) {
     jinja_result_fini(&r);
 }
 
+static bool is_never_over(void *arg) {
+    ++*(int *)arg;
+    return false;
+}
+
+// One filter over much text asks on its way and not only at its end: each of 100,000 hits or look-ups is a step.
+static void a_long_filter_is_asked_on_its_way(void **state) {
+    static const char *const sources[] = {
+        "{{ ('a' * 100000).count('a') }}", "{{ ('é' * 100000).isalpha() }}",      "{{ ('é' * 100000).islower() }}",
+        "{{ ('Éé ' * 50000).istitle() }}", "{{ ('é' * 100000).isidentifier() }}", "{{ ('é' * 100000) | wordcount }}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        int n_asked = 0;
+        jinja_limits limits = JINJA_LIMITS_DEFAULT;
+        limits.max_time_ms = UINT32_MAX;
+        limits.is_over = is_never_over;
+        limits.arg = &n_asked;
+        jinja_result r = render(sources[i], NULL, &limits);
+        if (r.code != RELAY_OK) fail_msg("%s: %s", sources[i], r.error.message);
+        if (n_asked < 20) fail_msg("%s: asked %d times", sources[i], n_asked);
+        jinja_result_fini(&r);
+    }
+}
+
 // What a template accumulates piece by piece must cost what it is, not its square.
 static void growing_a_string_or_a_list_is_linear(void **state) {
     jinja_limits limits = JINJA_LIMITS_DEFAULT;
@@ -331,6 +355,7 @@ int main(void) {
         cmocka_unit_test(nothing_repeated_is_nothing),
         cmocka_unit_test(time_is_bounded),
         cmocka_unit_test(who_is_gone_stops_the_render),
+        cmocka_unit_test(a_long_filter_is_asked_on_its_way),
         cmocka_unit_test(growing_a_string_or_a_list_is_linear),
         cmocka_unit_test(a_large_dictionary_is_searched_quickly),
     };

@@ -154,8 +154,9 @@ bool jinja_contains(jinja_run *run, jinja_value container, jinja_value item, boo
     case JINJA_STR:
         if (item.kind != JINJA_STR)
             return jinja_fail(run, "'in <string>' requires string as left operand, not %s", jinja_type_name(item));
+        if (!jinja_spend_bytes(run, container.len)) return false;
         *found = jinja_str_find(container, item, 0) != SIZE_MAX;
-        return jinja_spend_bytes(run, container.len);
+        return true;
     case JINJA_DICT:
         if (!jinja_dict_get(run, container.dict, item, &in_dict)) return false;
         *found = in_dict != NULL;

@@ -236,18 +236,20 @@ static bool urlencode(jinja_run *run, jinja_value self, const jinja_args *args, 
 
 static bool wordcount(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
     jinja_value str;
-    if (!jinja_bind(run, args, "wordcount", NULL, 0, 0, NULL) || !jinja_to_str(run, self, &str)) return false;
+    if (!jinja_bind(run, args, "wordcount", NULL, 0, 0, NULL) || !jinja_to_str(run, self, &str) ||
+        !jinja_spend_chars(run, str.len))
+        return false;
     int64_t n = 0;
     bool in_word = false;
     for (size_t i = 0; i < str.len;) {
         uint32_t cp;
-        i += relay_utf8_decode(str.s + i, str.len - i, &cp);
+        if (!jinja_str_next(run, str, &i, &cp)) return false;
         bool is_word = jinja_is_alpha(cp) || jinja_is_numeric(cp) || jinja_is_digit(cp) || cp == '_';
         n += is_word && !in_word;
         in_word = is_word;
     }
     *out = jinja_int(n);
-    return jinja_spend_chars(run, str.len);
+    return true;
 }
 
 const jinja_builtin jinja_text_filters[] = {

@@ -79,9 +79,9 @@ static bool removesuffix(jinja_run *run, jinja_value self, const jinja_args *arg
 // its first character's number. False as a result (*is_empty): the range is empty before its beginning.
 static bool search_range(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *part, int64_t *begin,
                          bool *is_outside) {
+    if (!jinja_spend_bytes(run, self.len)) return false;
     int64_t n = (int64_t)jinja_str_chars(self), end = n;
     *begin = 0;
-    if (!jinja_spend_bytes(run, self.len)) return false;
     if (args->n_pos > 1 && !jinja_arg_int_or_none(run, args->pos[1], "start", 0, begin)) return false;
     if (args->n_pos > 2 && !jinja_arg_int_or_none(run, args->pos[2], "end", n, &end)) return false;
     if (*begin < 0) *begin = *begin + n < 0 ? 0 : *begin + n;
@@ -176,11 +176,13 @@ static bool count(jinja_run *run, jinja_value self, const jinja_args *args, jinj
     if (needle.len == 0) {
         n = is_outside ? 0 : (int64_t)jinja_str_chars(part) + 1;
     } else {
-        for (size_t at = 0; (at = jinja_str_find(part, needle, at)) != SIZE_MAX; at += needle.len)
+        for (size_t at = 0; (at = jinja_str_find(part, needle, at)) != SIZE_MAX; at += needle.len) {
+            if (!jinja_spend(run, 1)) return false;
             n++;
+        }
     }
     *out = jinja_int(n);
-    return jinja_spend(run, (uint64_t)n);
+    return true;
 }
 
 // ---- cutting and joining

@@ -1,5 +1,4 @@
 // The questions that a string answers: isalpha() and its kin.
-#include "common/utf8.h"
 #include "tokenizer_svc/jinja/builtins.h"
 #include "tokenizer_svc/jinja/run.h"
 #include "tokenizer_svc/jinja/unicode.h"
@@ -20,14 +19,15 @@ static bool check_call(jinja_run *run, jinja_value self, const jinja_args *args)
 // Are all characters so? `of_nothing` is the answer for an empty string.
 static bool all(jinja_run *run, jinja_value self, const jinja_args *args, bool (*is)(uint32_t), bool of_nothing,
                 jinja_value *out) {
+    if (!check_call(run, self, args)) return false;
     bool result = self.len > 0 || of_nothing;
     for (size_t i = 0; i < self.len && result;) {
         uint32_t cp;
-        i += relay_utf8_decode(self.s + i, self.len - i, &cp);
+        if (!jinja_str_next(run, self, &i, &cp)) return false;
         result = is(cp);
     }
     *out = jinja_bool(result);
-    return check_call(run, self, args);
+    return true;
 }
 
 #define ALL_METHOD(function, is, of_nothing)                                                                           \
@@ -46,15 +46,16 @@ ALL_METHOD(all_space, jinja_is_space, false)
 // Has it cased letters, and all of them this case?
 static bool all_cased(jinja_run *run, jinja_value self, const jinja_args *args, bool (*is)(uint32_t),
                       jinja_value *out) {
+    if (!check_call(run, self, args)) return false;
     bool result = true, any = false;
     for (size_t i = 0; i < self.len && result;) {
         uint32_t cp;
-        i += relay_utf8_decode(self.s + i, self.len - i, &cp);
+        if (!jinja_str_next(run, self, &i, &cp)) return false;
         any = any || is(cp);
         result = is(cp) || !jinja_is_cased(cp);
     }
     *out = jinja_bool(result && any);
-    return check_call(run, self, args);
+    return true;
 }
 
 static bool all_lower(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
@@ -66,29 +67,31 @@ static bool all_upper(jinja_run *run, jinja_value self, const jinja_args *args, 
 }
 
 static bool all_titled(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
+    if (!check_call(run, self, args)) return false;
     bool result = true, any = false, in_word = false;
     for (size_t i = 0; i < self.len && result;) {
         uint32_t cp;
-        i += relay_utf8_decode(self.s + i, self.len - i, &cp);
+        if (!jinja_str_next(run, self, &i, &cp)) return false;
         bool is_capital = jinja_is_upper(cp) || jinja_is_titlecase(cp), is_small = jinja_is_lower(cp);
         result = is_capital ? !in_word : is_small ? in_word : true;
         in_word = is_capital || is_small;
         any = any || in_word;
     }
     *out = jinja_bool(result && any);
-    return check_call(run, self, args);
+    return true;
 }
 
 static bool all_identifier(jinja_run *run, jinja_value self, const jinja_args *args, jinja_value *out) {
+    if (!check_call(run, self, args)) return false;
     bool result = self.len > 0;
     for (size_t i = 0; i < self.len && result;) {
         uint32_t cp;
         bool is_first = i == 0;
-        i += relay_utf8_decode(self.s + i, self.len - i, &cp);
+        if (!jinja_str_next(run, self, &i, &cp)) return false;
         result = jinja_is_identifier(cp, is_first);
     }
     *out = jinja_bool(result);
-    return check_call(run, self, args);
+    return true;
 }
 
 const jinja_builtin jinja_str_tests[] = {

@@ -217,6 +217,11 @@ size_t jinja_str_offset(jinja_value str, size_t index) {
     return i;
 }
 
+bool jinja_str_next(jinja_run *run, jinja_value str, size_t *at, uint32_t *cp) {
+    *at += relay_utf8_decode(str.s + *at, str.len - *at, cp);
+    return *cp < 0x80 || jinja_spend(run, 1);
+}
+
 // ---- searching and cutting
 
 size_t jinja_str_find(jinja_value str, jinja_value needle, size_t begin) {
@@ -430,6 +435,7 @@ static bool is_line_end(uint32_t cp) {
 bool jinja_str_splitlines(jinja_run *run, jinja_value str, bool keep_ends, jinja_value *out) {
     pieces p = {.run = run};
     size_t begin = 0, at = 0;
+    if (!jinja_spend_chars(run, str.len)) return false;
     while (at < str.len) {
         uint32_t cp;
         size_t n = relay_utf8_decode(str.s + at, str.len - at, &cp);
@@ -444,7 +450,7 @@ bool jinja_str_splitlines(jinja_run *run, jinja_value str, bool keep_ends, jinja
         begin = at;
     }
     if (begin < str.len && !add_piece(&p, jinja_str_part(str, begin, str.len - begin))) return false;
-    return jinja_spend_chars(run, str.len) && jinja_list_wrap(run, JINJA_LIST, p.items, p.n, out);
+    return jinja_list_wrap(run, JINJA_LIST, p.items, p.n, out);
 }
 
 bool jinja_str_escape(jinja_run *run, jinja_value str, jinja_value *out) {

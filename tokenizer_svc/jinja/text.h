@@ -43,6 +43,8 @@ bool jinja_str_is_ascii(jinja_value str);
 size_t jinja_str_chars(jinja_value str); // how many characters
 // The byte offset of character `index`, which is at most the number of characters.
 size_t jinja_str_offset(jinja_value str, size_t index);
+// The character at byte *at, which moves behind it. One outside ASCII is paid for as looked up in Unicode's tables.
+bool jinja_str_next(jinja_run *run, jinja_value str, size_t *at, uint32_t *code_point);
 // The byte offset of the first `needle` at or behind `begin`, or SIZE_MAX.
 size_t jinja_str_find(jinja_value str, jinja_value needle, size_t begin);
 size_t jinja_str_rfind(jinja_value str, jinja_value needle, size_t end);
