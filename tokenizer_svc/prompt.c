@@ -37,7 +37,7 @@ static relay_code from_chat(relay_prompt *out, const relay_text_model *model, co
                             const relay_render_watch *watch, relay_err *e) {
     relay_rendered rendered = {0};
     relay_code code = relay_text_model_render(model, m->chat, NULL, watch, &rendered, e);
-    if (code == RELAY_OK) code = relay_text_model_encode_rendered(model, &rendered, false, &out->encoding, e);
+    if (code == RELAY_OK) code = relay_text_model_encode_rendered(model, &rendered, &out->encoding, e);
     if (code == RELAY_OK && out->encoding.n == 0) {
         code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat renders to an empty prompt");
     }

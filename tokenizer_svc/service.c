@@ -198,7 +198,7 @@ static relay_code render_chat(relay_rpc_call *call, const ProtobufCMessage *mess
         code = relay_chat_template_compile(&custom, (const char *)m->template_.data, m->template_.len, e);
     }
     if (code == RELAY_OK) code = relay_text_model_render(model, m->chat, custom, &watch, &rendered, e);
-    if (code == RELAY_OK && wants_ids) code = relay_text_model_encode_rendered(model, &rendered, false, &enc, e);
+    if (code == RELAY_OK && wants_ids) code = relay_text_model_encode_rendered(model, &rendered, &enc, e);
     if (code == RELAY_OK) {
         Relay__V1__Encoding encoding;
         Relay__V1__RenderChatResponse response = RELAY__V1__RENDER_CHAT_RESPONSE__INIT;

@@ -270,26 +270,17 @@ static void prepend(relay_encoding *enc, uint32_t id) {
     if (enc->n == enc->cap) {
         enc->cap = enc->cap + 16;
         enc->ids = relay_realloc(enc->ids, enc->cap * sizeof *enc->ids);
-        if (enc->offset_begin != NULL) {
-            enc->offset_begin = relay_realloc(enc->offset_begin, enc->cap * sizeof *enc->offset_begin);
-            enc->offset_end = relay_realloc(enc->offset_end, enc->cap * sizeof *enc->offset_end);
-        }
     }
     memmove(enc->ids + 1, enc->ids, enc->n * sizeof *enc->ids);
     enc->ids[0] = id;
-    if (enc->offset_begin != NULL) {
-        memmove(enc->offset_begin + 1, enc->offset_begin, enc->n * sizeof *enc->offset_begin);
-        memmove(enc->offset_end + 1, enc->offset_end, enc->n * sizeof *enc->offset_end);
-        enc->offset_begin[0] = enc->offset_end[0] = 0;
-    }
     enc->n++;
 }
 
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            bool want_offsets, relay_encoding *enc, relay_err *e) {
+                                            relay_encoding *enc, relay_err *e) {
     size_t n_spans;
     relay_text_span *spans = split_by_origin(rendered, &n_spans);
-    relay_encode_opts opts = {.want_offsets = want_offsets};
+    relay_encode_opts opts = {0};
     relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
     free(spans);
     if (code != RELAY_OK) return code;

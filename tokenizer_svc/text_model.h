@@ -49,6 +49,6 @@ relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__C
 // pretend to be another role's. BOS is added where the tokenizer file asks for it and the template has not done it.
 // Appends to *enc, which is empty.
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            bool want_offsets, relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
+                                            relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
 
 #endif
