@@ -1,7 +1,8 @@
 // Chat templates: a conversation in, the text of a prompt out, with the origin of every byte.
 //
 // The language is Jinja as HF's chat templates use it (jinja/: lexer, parser, evaluator). Compiled once, rendered by
-// any thread. Bounded in steps, depth and output size: a hostile template or message costs an error and nothing else.
+// any thread. Bounded in steps, time, depth, memory and output size: a hostile template or message costs an error and
+// nothing else.
 #ifndef RELAY_TOKENIZER_SVC_CHAT_TEMPLATE_H
 #define RELAY_TOKENIZER_SVC_CHAT_TEMPLATE_H
 

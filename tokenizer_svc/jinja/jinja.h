@@ -1,10 +1,10 @@
 // Jinja as HF's chat templates use it: the entrance to this folder.
 //
 // A template is compiled once and rendered by any number of threads, each with a run of its own. The run owns every
-// byte that a render makes (one arena, freed at once) and counts what it spends: steps, depth, output and memory are
-// bounded, so a hostile template or message costs an error and nothing else. The measure of right is Python's jinja2 in
-// an immutable sandbox with trim_blocks and lstrip_blocks, the loop controls, `{% generation %}`, raise_exception,
-// strftime_now and a tojson that is json.dumps(ensure_ascii=False).
+// byte that a render makes (one arena, freed at once) and counts what it spends: steps, time, depth, output and memory
+// are bounded, so a hostile template or message costs an error and nothing else. The measure of right is Python's
+// jinja2 in an immutable sandbox with trim_blocks and lstrip_blocks, the loop controls, `{% generation %}`,
+// raise_exception, strftime_now and a tojson that is json.dumps(ensure_ascii=False).
 //
 // What is left out is refused when the template is compiled, by name: blocks (a chat template has no loader for what
 // would fill them), autoescape, and the filters for web pages (filesizeformat, pprint, random, striptags, urlize,
@@ -33,9 +33,10 @@ relay_code jinja_template_compile(jinja_template **out, const char *source, size
 void jinja_template_destroy(jinja_template *t);
 
 // What one render may cost. A step is a node evaluated, an item visited, 64 bytes of text copied or searched, 4 looked
-// at one by one, or one looked up in Unicode's tables: some 50 ns, so that the default is about a second. Depth counts
-// calls inside calls: a level needs at most 1 KiB of the thread's stack. The time counts from the run's creation; it
-// and is_over are looked at every few thousand steps.
+// at one by one, or one looked up in Unicode's tables: some 50 ns, so that the default is about a second; a search in
+// text made for it may cost twenty times its steps, and meets the time. Depth counts calls inside calls: a level needs
+// at most 1 KiB of the thread's stack. The time counts from the run's creation; it and is_over are looked at every few
+// thousand steps, but not inside one search or copy.
 typedef struct jinja_limits {
     uint64_t max_steps;
     uint32_t max_depth;
