@@ -11,8 +11,6 @@
 #include "common/message.h"
 #include "tokenizer_svc/text_stream.h"
 
-enum { PROMPT_TAIL = 8 };
-
 // Of text and of token details that wait for the end of the answer, with final_only.
 static const size_t MAX_TEXT_BYTES = 60u << 20, MAX_DETAIL_BYTES = 256u << 20;
 
@@ -111,7 +109,7 @@ static relay_code open_text(relay_generation *g, const Relay__V1__GenerateReques
         strings[i] = (relay_stop_string){(const char *)stop->stop_strings[i].data, stop->stop_strings[i].len};
         g->stop_strings[i] = relay_strndup(strings[i].len == 0 ? "" : strings[i].bytes, strings[i].len);
     }
-    uint32_t n_tail = prompt->encoding.n < PROMPT_TAIL ? prompt->encoding.n : PROMPT_TAIL;
+    uint32_t n_tail = prompt->encoding.n < RELAY_PROMPT_TAIL ? prompt->encoding.n : RELAY_PROMPT_TAIL;
     relay_text_stream_opts opts = {
         .vocab = relay_text_model_vocab(g->model),
         .skip_special_tokens = output == NULL || !output->has_skip_special_tokens || output->skip_special_tokens,

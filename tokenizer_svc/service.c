@@ -9,8 +9,6 @@
 #include "tokenizer_svc/dispatch.h"
 #include "tokenizer_svc/text_stream.h"
 
-enum { PROMPT_TAIL_MAX = 8 };
-
 // A text longer than this is refused rather than sent: it is what a response may hold.
 static const size_t MAX_RESPONSE_TEXT = 60u << 20;
 
@@ -267,9 +265,9 @@ static relay_code open_step_stream(const relay_text_model *model, const Relay__V
     if (!is_first && m->n_prompt_tail != 0) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "prompt_tail is for the first step only; decode_state is set");
     }
-    if (m->n_prompt_tail > PROMPT_TAIL_MAX) {
+    if (m->n_prompt_tail > RELAY_PROMPT_TAIL) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "prompt_tail has %zu ids; at most %d are allowed",
-                          m->n_prompt_tail, PROMPT_TAIL_MAX);
+                          m->n_prompt_tail, RELAY_PROMPT_TAIL);
     }
     if (o->n_stop_strings > RELAY_MAX_STOP_STRINGS) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "options.stop_strings has %zu strings; at most %d are allowed",

@@ -17,7 +17,7 @@
 #include "common/vocab.h"
 #include "tokenizer_svc/stop_matcher.h"
 
-enum { RELAY_MAX_DECODE_STATE_BYTES = 512 };
+enum { RELAY_MAX_DECODE_STATE_BYTES = 512, RELAY_PROMPT_TAIL = 8 };
 
 typedef struct relay_text_stream relay_text_stream;
 
@@ -28,7 +28,7 @@ typedef struct relay_text_stream_opts {
     uint32_t n_stop_strings;               // at most RELAY_MAX_STOP_STRINGS
     const char *stop_strings_field;        // what errors call them; NULL: stop_strings
     bool include_stop_string;              // the text ends behind the stop string rather than before it
-    const uint32_t *prompt_tail; // the last ids of the prompt (8 are enough), for what depends on what came before
+    const uint32_t *prompt_tail; // the last ids of the prompt (RELAY_PROMPT_TAIL are enough), for what depends on it
     uint32_t n_prompt_tail;
 } relay_text_stream_opts;
 
