@@ -144,23 +144,13 @@ typedef struct encoding_run {
     const relay_tokenizer *t;
     const relay_encode_opts *opts;
     relay_encoding *enc;
-    uint32_t n_before; // tokens that *enc held already
     const char *text;
     size_t len;
     relay_pretokenizer_work split_work;
     relay_bpe_work bpe_work;
 } encoding_run;
 
-static relay_code check_room(const encoding_run *r, uint32_t more, relay_err *e) {
-    uint64_t n = (uint64_t)(r->enc->n - r->n_before) + more;
-    if (r->opts->max_tokens == 0 || n <= r->opts->max_tokens) return RELAY_OK;
-    return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "text: it is more than %u tokens, which is the limit",
-                      r->opts->max_tokens);
-}
-
-static relay_code add_token(encoding_run *r, uint32_t id, size_t begin, size_t end, relay_err *e) {
-    relay_code code = check_room(r, 1, e);
-    if (code != RELAY_OK) return code;
+static void add_token(encoding_run *r, uint32_t id, size_t begin, size_t end) {
     relay_encoding *enc = r->enc;
     reserve(enc, 1, r->opts->want_offsets);
     enc->ids[enc->n] = id;
@@ -169,15 +159,12 @@ static relay_code add_token(encoding_run *r, uint32_t id, size_t begin, size_t e
         enc->offset_end[enc->n] = (uint32_t)end;
     }
     enc->n++;
-    return RELAY_OK;
 }
 
 static relay_code add_word(void *arg, const char *word, size_t len, relay_err *e) {
     encoding_run *r = arg;
     relay_bpe_encode(r->t->bpe, word, len, &r->bpe_work);
     uint32_t n = r->bpe_work.n_tokens;
-    relay_code code = check_room(r, n, e);
-    if (code != RELAY_OK) return code;
     relay_encoding *enc = r->enc;
     reserve(enc, n, r->opts->want_offsets);
     const relay_bpe_token *tokens = r->bpe_work.tokens;
@@ -205,8 +192,8 @@ static relay_code encode_text(encoding_run *r, const relay_byte_range *open, siz
     size_t at = 0;
     while (relay_special_scan_next(&scan, &match)) {
         relay_code code = add_text(r, at, match.begin, e);
-        if (code == RELAY_OK) code = add_token(r, match.id, match.begin, match.end, e);
         if (code != RELAY_OK) return code;
+        add_token(r, match.id, match.begin, match.end);
         at = match.end;
     }
     return add_text(r, at, r->len, e);
@@ -243,7 +230,7 @@ static size_t join_spans(const relay_text_span *spans, size_t n_spans, char *tex
 
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) {
-    encoding_run r = {.t = t, .opts = opts, .enc = enc, .n_before = enc->n};
+    encoding_run r = {.t = t, .opts = opts, .enc = enc};
     relay_code code = check_spans(spans, n_spans, &r.len, e);
     if (code != RELAY_OK) return code;
     char *joined = n_spans > 1 ? relay_calloc(r.len, 1) : NULL;
@@ -252,9 +239,9 @@ relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_spa
     r.text = n_spans == 1 ? spans[0].text : joined;
     relay_bpe_work_expect(&r.bpe_work, r.len);
 
-    if (opts->add_special_tokens && t->adds_bos) code = add_token(&r, t->bos, 0, 0, e);
-    if (code == RELAY_OK && r.len > 0) code = encode_text(&r, open, n_open, e);
-    if (code == RELAY_OK && opts->add_special_tokens && t->adds_eos) code = add_token(&r, t->eos, r.len, r.len, e);
+    if (opts->add_special_tokens && t->adds_bos) add_token(&r, t->bos, 0, 0);
+    if (r.len > 0) code = encode_text(&r, open, n_open, e);
+    if (code == RELAY_OK && opts->add_special_tokens && t->adds_eos) add_token(&r, t->eos, r.len, r.len);
 
     relay_pretokenizer_work_fini(&r.split_work);
     relay_bpe_work_fini(&r.bpe_work);

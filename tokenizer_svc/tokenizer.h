@@ -44,14 +44,13 @@ void relay_encoding_fini(relay_encoding *enc);
 typedef struct relay_encode_opts {
     bool add_special_tokens; // BOS and EOS as the file says
     bool want_offsets;
-    uint32_t max_tokens; // RESOURCE_EXHAUSTED past it; 0: none
 } relay_encode_opts;
 
 // Tokenizes the concatenation of the spans: text of adjacent spans is joined before it is split into words, so that a
 // border between spans is no border of tokens unless a special token stands there. A CONTROL token's name counts where
 // all of it lies in spans that say parse_special; an added token's (USER) everywhere. Appends to *enc (zeroed at first;
 // always with the same want_offsets); after a failure it may hold a part. INVALID_ARGUMENT for text that is no UTF-8 or
-// too long, RESOURCE_EXHAUSTED past max_tokens or when splitting takes too many steps.
+// too long, RESOURCE_EXHAUSTED when splitting takes too many steps.
 //
 // Where the vocabulary has no token for a byte, the byte is left out, as by HF tokenizers and llama.cpp: SmolLM2 lacks
 // U+0004, U+0006, U+0013, U+0014, U+0016, U+001D and the first byte of U+40000 to U+BFFFF. With all bytes there,

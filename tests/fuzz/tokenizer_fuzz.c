@@ -12,7 +12,7 @@
 static void encode(const relay_tokenizer *t, const relay_vocab *vocab, const char *text, size_t len) {
     size_t half = len / 2;
     relay_text_span spans[] = {{text, half, true}, {text + half, len - half, false}};
-    relay_encode_opts opts = {.add_special_tokens = true, .want_offsets = true, .max_tokens = 200};
+    relay_encode_opts opts = {.add_special_tokens = true, .want_offsets = true};
     relay_encoding enc = {0};
     if (relay_tokenizer_encode(t, spans, 2, &opts, &enc, NULL) == RELAY_OK) {
         size_t at = 0;
