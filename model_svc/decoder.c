@@ -106,7 +106,7 @@ void relay_decoder_destroy(relay_decoder *d) {
 // Memory is read and written where the step says: what it says is held against what there is.
 static void check_step(const relay_decoder *d, const relay_step *s) {
     RELAY_ASSERT(s->n_rows <= d->o.max_rows && s->n_samples <= d->o.max_samples);
-    RELAY_ASSERT(s->limits.n_groups == d->o.n_groups);
+    RELAY_ASSERT(s->limits.n_groups == d->o.n_groups && s->size_bytes <= d->step_bytes);
     for (uint32_t r = 0; r < s->n_rows; r++) {
         uint32_t position = relay_step_positions(s)[r], sequence = relay_step_row_sequence(s)[r];
         RELAY_ASSERT(relay_step_token_ids(s)[r] < d->o.shape->vocab_size);
@@ -132,13 +132,14 @@ static const void *upload(relay_decoder *d, const relay_step *s, uint64_t offset
     return to;
 }
 
-static void upload_step(relay_decoder *d, const relay_step *s) {
+void relay_decoder_prepare(relay_decoder *d, uint64_t step_bytes) {
     relay_device *v = d->o.device;
-    if (d->step_bytes < s->size_bytes) { // the first step; an engine's steps are all of one size
-        if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
-        d->step_bytes = s->size_bytes;
-        d->d_step = v->k->alloc(v, d->step_bytes);
-    }
+    if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
+    d->step_bytes = step_bytes;
+    d->d_step = v->k->alloc(v, step_bytes);
+}
+
+static void upload_step(relay_decoder *d, const relay_step *s) {
     const uint32_t *position = upload(d, s, s->off_positions, s->n_rows, sizeof(uint32_t));
     const uint32_t *sequence = upload(d, s, s->off_row_sequence, s->n_rows, sizeof(uint32_t));
     for (uint32_t g = 0; g < d->o.n_groups; g++) {

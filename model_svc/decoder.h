@@ -2,7 +2,7 @@
 //
 // A pre-norm transformer as Llama and Qwen2 are: RMS normalization, rotary embedding, grouped-query attention over the
 // paged cache, gated feed-forward with SiLU. It knows the order of the operations and nothing of how they are done.
-// Memory for the largest step is set aside when the decoder is made and becomes resident as it is used.
+// Memory for the largest step is set aside by create and prepare and becomes resident as it is used.
 #ifndef RELAY_MODEL_SVC_DECODER_H
 #define RELAY_MODEL_SVC_DECODER_H
 
@@ -30,6 +30,9 @@ typedef struct relay_decoder_opts {
 relay_decoder *relay_decoder_create(const relay_decoder_opts *opts);
 void relay_decoder_destroy(relay_decoder *d);
 
+// Sets aside device memory for the arrays of steps of up to `step_bytes` bytes (relay_step.size_bytes). Before the
+// first submit.
+void relay_decoder_prepare(relay_decoder *d, uint64_t step_bytes);
 // Issues the step's operations. The step must fit what the decoder was made for (a programmer's error otherwise) and
 // stay untouched until complete returns.
 void relay_decoder_submit(relay_decoder *d, const relay_step *step);

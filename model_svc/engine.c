@@ -261,6 +261,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     en->scheduler = relay_scheduler_create(&so);
     relay_step_limits limits = relay_scheduler_step_limits(en->scheduler);
     en->step = relay_step_create(&limits);
+    o->model_ops->prepare(o->model, en->step);
     en->results = relay_calloc(limits.max_samples, sizeof en->results[0]);
     // At most one end for each place that is looked at and one for each that expires or is drained; a start, a token
     // and an end for each in the batch.

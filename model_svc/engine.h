@@ -34,7 +34,7 @@ typedef struct relay_engine_load {
 
 typedef struct relay_engine_opts {
     const relay_model_ops *model_ops;
-    void *model; // borrowed; only the engine thread touches it from start to destroy
+    void *model; // borrowed; from create to destroy only the engine thread touches it
     relay_kv_group groups[RELAY_MAX_KV_GROUPS];
     uint32_t n_groups;
     uint32_t max_context;         // positions of one sequence

@@ -246,6 +246,10 @@ void relay_model_read_logits(const relay_model *m, uint32_t sample, float *out) 
     relay_decoder_read_logits(m->decoder, sample, out);
 }
 
+static void prepare(void *model, const relay_step *step) {
+    relay_decoder_prepare(((relay_model *)model)->decoder, step->size_bytes);
+}
+
 static void submit(void *model, const relay_step *step) {
     relay_decoder_submit(((relay_model *)model)->decoder, step);
 }
@@ -254,4 +258,4 @@ static void complete(void *model, relay_sample_result *results) {
     relay_decoder_complete(((relay_model *)model)->decoder, results);
 }
 
-const relay_model_ops relay_model_decoder_ops = {.submit = submit, .complete = complete};
+const relay_model_ops relay_model_decoder_ops = {.prepare = prepare, .submit = submit, .complete = complete};

@@ -8,6 +8,9 @@
 #include "model_svc/step.h"
 
 typedef struct relay_model_ops {
+    // Before the first step, on the thread that makes the engine: sets aside what steps of this one's limits need, so
+    // that no step allocates.
+    void (*prepare)(void *model, const relay_step *step);
     // Starts a step; it and its memory stay untouched until complete() returns. One step at a time.
     void (*submit)(void *model, const relay_step *step);
     // Waits for it: results [n_samples], in the order of the step's samples.

@@ -148,9 +148,14 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
     }
 }
 
+static void prepare(void *model, const relay_step *step) {
+    ((fake_model *)model)->step_bytes = step->size_bytes;
+}
+
 static void submit(void *model, const relay_step *step) {
     fake_model *m = model;
     expect(m, m->step == NULL, "a step was submitted before the last one was complete");
+    expect(m, step->size_bytes <= m->step_bytes, "a step is larger than what was prepared for");
     m->step = step;
 }
 
@@ -169,4 +174,4 @@ static void complete(void *model, relay_sample_result *results) {
     m->step = NULL;
 }
 
-const relay_model_ops fake_model_ops = {.submit = submit, .complete = complete};
+const relay_model_ops fake_model_ops = {.prepare = prepare, .submit = submit, .complete = complete};

@@ -27,6 +27,7 @@ typedef struct fake_model {
     uint32_t n_groups;
     uint32_t n_blocks[RELAY_MAX_KV_GROUPS];
     fake_slot *slots[RELAY_MAX_KV_GROUPS];
+    uint64_t step_bytes; // what was prepared for
     const relay_step *step;
     uint32_t seen[FAKE_VOCAB]; // scratch
     uint64_t n_rows;           // computed since create

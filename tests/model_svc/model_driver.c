@@ -13,6 +13,7 @@ void model_driver_init(model_driver *d, relay_model *m, uint32_t max_rows, uint3
         .max_block_ids = max_sequences * blocks,
         .n_groups = info->n_groups,
     });
+    relay_model_decoder_ops.prepare(m, d->step);
     d->results = relay_calloc(max_rows, sizeof *d->results);
     d->logits = relay_calloc(info->vocab_size, sizeof *d->logits);
 }

@@ -59,6 +59,7 @@ void world_init(world *w, const relay_scheduler_opts *opts) {
     w->step = relay_step_create(&limits);
     w->results = relay_calloc(limits.max_samples, sizeof w->results[0]);
     fake_model_init(&w->model, opts->n_groups, opts->n_blocks);
+    fake_model_ops.prepare(&w->model, w->step);
 }
 
 void world_fini(world *w) {
