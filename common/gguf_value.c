@@ -1,6 +1,7 @@
 // The tensors and values of an open GGUF file.
 #include "common/gguf_internal.h"
 
+#include <stdarg.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "common/status.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +18,16 @@ const char *relay_code_name(relay_code code) {
     return "UNKNOWN";
 }
 
-relay_code relay_vfail(relay_err *e, relay_code code, const char *fmt, va_list args) {
+relay_code relay_fail(relay_err *e, relay_code code, const char *fmt, ...) {
     if (e == NULL) return code;
     e->code = code;
     e->retry_after_ms = 0;
-    vsnprintf(e->message, sizeof e->message, fmt, args);
-    // Messages quote input, which may have been cut inside a character or be no UTF-8 at all.
-    relay_utf8_repair(e->message, strlen(e->message));
-    return code;
-}
-
-relay_code relay_fail(relay_err *e, relay_code code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    relay_vfail(e, code, fmt, args);
+    vsnprintf(e->message, sizeof e->message, fmt, args);
     va_end(args);
+    // Messages quote input, which may have been cut inside a character or be no UTF-8 at all.
+    relay_utf8_repair(e->message, strlen(e->message));
     return code;
 }
 

@@ -7,7 +7,6 @@
 #ifndef RELAY_COMMON_STATUS_H
 #define RELAY_COMMON_STATUS_H
 
-#include <stdarg.h>
 #include <stdint.h>
 
 #define RELAY_CODES(X)                                                                                                 \
@@ -51,7 +50,6 @@ const char *relay_code_name(relay_code code);
 
 // Fills in `e` (may be NULL) and returns `code`: `return relay_fail(e, RELAY_NOT_FOUND, "model \"%s\" ...", name);`
 relay_code relay_fail(relay_err *e, relay_code code, const char *fmt, ...) RELAY_PRINTF(3, 4);
-relay_code relay_vfail(relay_err *e, relay_code code, const char *fmt, va_list args);
 
 // Programmer errors only, never input: prints the place and the condition, and aborts.
 #define RELAY_ASSERT(cond)                                                                                             \

@@ -9,7 +9,7 @@ _C_COPY = " && ".join([
     "set -e",
     "out=$(RULEDIR)/c",
     "mkdir -p $$out",
-    # No public file of ours may hold what the copy cannot: checked here rather than found at run time.
+    # A string field that the pattern misses (one with options, say) would be cut at a NUL byte: refused here.
     "for f in $(SRCS); do " +
     "  rel=$${f#proto/};" +
     "  mkdir -p $$out/$$(dirname $$rel);" +
@@ -17,6 +17,9 @@ _C_COPY = " && ".join([
     "    -e 's/^syntax = \"proto3\";/syntax = \"proto2\"; import \"protobuf-c\\/protobuf-c.proto\";/'" +
     "    -e 's/\\bstring +([a-z0-9_]+) *= *([0-9]+) *;/string \\1 = \\2 [(pb_c_field).string_as_bytes = true];/g'" +
     "    $$f > $$out/$$rel;" +
+    "  if grep -nE '^[^/]*\\bstring +[a-z]' $$out/$$rel | grep -v string_as_bytes; then" +
+    "    echo $$f: a string field that the C copy would hold as text >&2; exit 1;" +
+    "  fi;" +
     "done",
     "protoc-c -I$$out -I/usr/include --c_out=$$out $$(cd $$out && find relay grpc -name '*.proto')",
 ])

@@ -66,6 +66,11 @@ ensure_k8s_schemas() {
     note "Kubernetes schemas are there"
 }
 
+# tests/peer/fetch gets the peer by npm, which a Node.js that is not Debian's brings along.
+ensure_npm() {
+    command -v npm >/dev/null || ensure_packages npm
+}
+
 ensure_test_tools() {
     # shellcheck disable=SC2086
     ensure_packages $TEST_PACKAGES

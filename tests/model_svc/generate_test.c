@@ -123,6 +123,7 @@ static void a_time_limit_ends_an_answer_and_a_deadline_a_call(void **state) {
     token_request_init(&r, 20, 400, 5);
     RELAY_SET(&r.message, time_limit_ms, 60);
     relay_rpc_stream *limited = generate_open(w->client, &r.message);
+    service_world_wait_for(w, load_has_one_running);
     r.message.has_time_limit_ms = 0;
     relay_rpc_stream *late;
     assert_int_equal(relay_rpc_stream_open(&late, w->client, "/relay.v1.ModelService/GenerateTokens",

@@ -1,4 +1,5 @@
 """What the Python tests share: where the programs are, the generated messages, running services."""
+import json
 import os
 import pathlib
 import signal
@@ -78,6 +79,26 @@ def wait_serving(*services):
         while run(GO_BIN / "grpc-health-probe", "-addr", service.address, check=False).returncode != 0:
             assert service.process.poll() is None and time.monotonic() < deadline, service.log()
             time.sleep(0.05)
+
+
+def load(model):
+    return json.loads(run(GO_BIN / "grpcurl", "-plaintext", "-d", "{}", model.address, "relay.v1.ModelService/GetLoad").stdout)["load"]
+
+
+def wait_load(model, test):
+    """Until test(load) holds; not as long as a whole answer takes, so that one that was to be cut is not waited for."""
+    deadline = time.monotonic() + 20
+    while not test(load(model)):
+        assert time.monotonic() < deadline, load(model)
+        time.sleep(0.01)
+
+
+def wait_running(model):
+    wait_load(model, lambda l: l.get("running", 0) == 1)
+
+
+def wait_free(model):
+    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] == l["totalBlocks"])
 
 
 @pytest.fixture(scope="session")

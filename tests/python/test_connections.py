@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from conftest import GO_BIN, RELAY, SMOLLM2, run, start_model, start_tokenizer, wait_serving
+from conftest import GO_BIN, RELAY, SMOLLM2, start_model, start_tokenizer, wait_free, wait_running, wait_serving
 
 
 class Proxy:
@@ -51,17 +51,6 @@ def start():
     return start_model(SMOLLM2, "--keepalive-ms", "1000")
 
 
-def load(model):
-    return json.loads(run(GO_BIN / "grpcurl", "-plaintext", "-d", "{}", model.address, "relay.v1.ModelService/GetLoad").stdout)["load"]
-
-
-def wait_load(model, test, seconds):
-    deadline = time.monotonic() + seconds
-    while not test(load(model)):
-        assert time.monotonic() < deadline, load(model)
-        time.sleep(0.05)
-
-
 def long_call(address):
     return subprocess.Popen(
         [GO_BIN / "grpcurl", "-plaintext", "-d", json.dumps({"prompt_token_ids": [1, 2, 3], "stop": {"ignore_eos": True}}), address,
@@ -73,9 +62,9 @@ def test_a_half_open_connection_is_found_by_keepalive():
     wait_serving(model)
     proxy = Proxy(model.address)
     client = long_call(proxy.address)
-    wait_load(model, lambda l: l.get("running", 0) == 1, 20)
+    wait_running(model)
     proxy.frozen.set()
-    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] == l["totalBlocks"], 20)
+    wait_free(model)
     client.kill()
     client.wait()
     proxy.close()
@@ -86,10 +75,10 @@ def test_a_closed_connection_frees_its_blocks():
     model = start()
     wait_serving(model)
     client = long_call(model.address)
-    wait_load(model, lambda l: l.get("running", 0) == 1, 20)
+    wait_running(model)
     client.kill()
     client.wait()
-    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] == l["totalBlocks"], 5)
+    wait_free(model)
     assert model.stop() == 0
 
 
@@ -98,10 +87,10 @@ def test_a_client_gone_from_the_text_service_frees_the_model():
     tokenizer = start_tokenizer(model)
     wait_serving(model, tokenizer)
     client = subprocess.Popen([RELAY, "generate", "--server", tokenizer.address, "--ignore-eos", "Once"], stdout=subprocess.DEVNULL)
-    wait_load(model, lambda l: l.get("running", 0) == 1, 20)
+    wait_running(model)
     client.kill()
     client.wait()
-    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] == l["totalBlocks"], 5)
+    wait_free(model)
     assert tokenizer.stop() == 0 and model.stop() == 0
 
 

@@ -17,9 +17,11 @@ def test_every_flag_is_in_operations(program):
 
 
 def test_every_link_leads_somewhere():
-    for path in [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-            assert (path.parent / link).exists(), (path, link)
+    links = [(path, link) for path in [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("tests/*/README.md")]
+             for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text())]
+    assert links
+    for path, link in links:
+        assert (path.parent / link).exists(), (path, link)
 
 
 def test_every_folder_is_in_the_readme():

@@ -27,9 +27,9 @@ def test_a_wrong_field_is_found(tmp_path):
 
 
 def test_grace_covers_pre_stop_and_drain():
-    for part in rendered().split("\n---\n"):
-        if "terminationGracePeriodSeconds" not in part:
-            continue
+    parts = [part for part in rendered().split("\n---\n") if "terminationGracePeriodSeconds" in part]
+    assert len(parts) == 2
+    for part in parts:
         grace = int(re.search(r"terminationGracePeriodSeconds: (\d+)", part).group(1))
         pre_stop = int(re.search(r"sleep:\s+seconds: (\d+)", part).group(1))
         drain = int(re.search(r"--drain-seconds=(\d+)", part).group(1))
@@ -39,8 +39,9 @@ def test_grace_covers_pre_stop_and_drain():
 def test_flags_are_the_programs_own():
     help_of = {name: run(ROOT / "bazel-bin" / path, "--help").stdout
                for name, path in (("relay-model", "model_svc/relay-model"), ("relay-tokenizer", "tokenizer_svc/relay-tokenizer"))}
-    for part in rendered().split("\n---\n"):
-        for name, text in help_of.items():
-            if "image: %s:" % name in part:
-                for flag in re.findall(r"- (--[a-z-]+)=", part):
-                    assert flag in text, (name, flag)
+    for name, text in help_of.items():
+        flags = [flag for part in rendered().split("\n---\n") if "image: %s:" % name in part
+                 for flag in re.findall(r"- (--[a-z-]+)=", part)]
+        assert len(flags) > 2
+        for flag in flags:
+            assert re.search(r"^ +%s\b" % flag, text, re.M), (name, flag)

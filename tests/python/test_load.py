@@ -55,11 +55,10 @@ def test_sixty_four_callers(services, protocol):
         assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
     def time_out(r, text, ids):
-        try:
+        with pytest.raises(grpc.RpcError) as error:
             list(generation_grpc.GenerationServiceStub(text).Generate(
                 generation.GenerateRequest(prompt="x", stop={"ignore_eos": True}), timeout=0.3))
-        except grpc.RpcError as error:
-            assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
     def look(r, text, ids):
         assert model_grpc.ModelServiceStub(ids).GetLoad(model.GetLoadRequest(), timeout=900).load.total_blocks > 0

@@ -209,7 +209,7 @@ static void a_draining_pod_is_passed_over(void **state) {
     uint32_t draining = busy.ticket.pod;
     service_world_step_until(p.worlds[draining], load_has_one_running);
     relay_model_service_drain(p.worlds[draining]->service);
-    usleep(200000); // it says so on its session
+    usleep(1000000); // it says so on its session
     for (int i = 0; i < 6; i++) {
         assert_int_equal(start(&p, &next[i], 5, NULL, &e), RELAY_OK);
         assert_true(next[i].ticket.pod != draining);
