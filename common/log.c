@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
