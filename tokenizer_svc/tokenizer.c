@@ -115,34 +115,10 @@ bool relay_tokenizer_adds_bos(const relay_tokenizer *t) {
     return t->adds_bos;
 }
 
-// ---- The result
-
-void relay_encoding_fini(relay_encoding *enc) {
-    free(enc->ids);
-    free(enc->offset_begin);
-    free(enc->offset_end);
-    *enc = (relay_encoding){0};
-}
-
-static void reserve(relay_encoding *enc, uint32_t more, bool want_offsets) {
-    uint64_t need = (uint64_t)enc->n + more;
-    if (need > enc->cap) {
-        uint64_t cap = enc->cap < 64 ? 64 : 2 * (uint64_t)enc->cap;
-        if (cap < need) cap = need;
-        if (cap > UINT32_MAX) cap = UINT32_MAX; // a text has fewer bytes, and so fewer tokens
-        enc->cap = (uint32_t)cap;
-        enc->ids = relay_realloc(enc->ids, cap * sizeof *enc->ids);
-        if (!want_offsets) return;
-        enc->offset_begin = relay_realloc(enc->offset_begin, cap * sizeof *enc->offset_begin);
-        enc->offset_end = relay_realloc(enc->offset_end, cap * sizeof *enc->offset_end);
-    }
-}
-
 // ---- Encoding
 
 typedef struct encoding_run {
     const relay_tokenizer *t;
-    const relay_encode_opts *opts;
     relay_encoding *enc;
     const char *text;
     size_t len;
@@ -151,14 +127,7 @@ typedef struct encoding_run {
 } encoding_run;
 
 static void add_token(encoding_run *r, uint32_t id, size_t begin, size_t end) {
-    relay_encoding *enc = r->enc;
-    reserve(enc, 1, r->opts->want_offsets);
-    enc->ids[enc->n] = id;
-    if (r->opts->want_offsets) {
-        enc->offset_begin[enc->n] = (uint32_t)begin;
-        enc->offset_end[enc->n] = (uint32_t)end;
-    }
-    enc->n++;
+    relay_encoding_add(r->enc, id, (uint32_t)begin, (uint32_t)end);
 }
 
 static relay_code add_word(void *arg, const char *word, size_t len, relay_err *e) {
@@ -166,11 +135,11 @@ static relay_code add_word(void *arg, const char *word, size_t len, relay_err *e
     relay_bpe_encode(r->t->bpe, word, len, &r->bpe_work);
     uint32_t n = r->bpe_work.n_tokens;
     relay_encoding *enc = r->enc;
-    reserve(enc, n, r->opts->want_offsets);
+    relay_encoding_reserve(enc, n);
     const relay_bpe_token *tokens = r->bpe_work.tokens;
     for (uint32_t i = 0; i < n; i++)
         enc->ids[enc->n + i] = tokens[i].id;
-    if (r->opts->want_offsets) {
+    if (enc->has_offsets) {
         uint32_t base = (uint32_t)(word - r->text);
         for (uint32_t i = 0; i < n; i++) {
             enc->offset_begin[enc->n + i] = base + tokens[i].begin;
@@ -230,7 +199,8 @@ static size_t join_spans(const relay_text_span *spans, size_t n_spans, char *tex
 
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) {
-    encoding_run r = {.t = t, .opts = opts, .enc = enc};
+    encoding_run r = {.t = t, .enc = enc};
+    enc->has_offsets = opts->want_offsets;
     relay_code code = check_spans(spans, n_spans, &r.len, e);
     if (code != RELAY_OK) return code;
     char *joined = n_spans > 1 ? relay_calloc(r.len, 1) : NULL;

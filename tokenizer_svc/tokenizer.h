@@ -12,6 +12,7 @@
 #include "common/gguf.h"
 #include "common/status.h"
 #include "common/vocab.h"
+#include "tokenizer_svc/encoding.h"
 
 typedef struct relay_tokenizer relay_tokenizer;
 
@@ -32,14 +33,6 @@ typedef struct relay_text_span {
     size_t len;
     bool parse_special; // names of CONTROL tokens in it become those tokens
 } relay_text_span;
-
-typedef struct relay_encoding {
-    uint32_t *ids;                       // owned
-    uint32_t *offset_begin, *offset_end; // owned, bytes into the spans' concatenated text; NULL unless asked for
-    uint32_t n, cap;
-} relay_encoding;
-
-void relay_encoding_fini(relay_encoding *enc);
 
 typedef struct relay_encode_opts {
     bool add_special_tokens; // BOS and EOS as the file says

@@ -202,7 +202,9 @@ typedef struct relay_special_id {
 } relay_special_id;
 
 typedef struct relay_tokenizer_spec {
-    relay_arena arena;   // owns everything below, unless a reader says that it borrows
+    relay_arena arena; // owns everything below, together with `file`
+    void *file;        // what strings point into, or NULL; freed by file_free
+    void (*file_free)(void *file);
     const char *format;  // "tokenizer.json", "GGUF", "SentencePiece", "tiktoken", "tekken", ...
     relay_spec_str name; // the model's, where the file has one
 
@@ -231,5 +233,7 @@ typedef struct relay_tokenizer_spec {
     relay_named_template *templates; // [n_templates] chat templates
     uint32_t n_templates;
 } relay_tokenizer_spec;
+
+void relay_tokenizer_spec_fini(relay_tokenizer_spec *s);
 
 #endif
