@@ -1,8 +1,8 @@
 // The vocabulary: what bytes each token id stands for, and the fingerprint that says which vocabulary it is.
 //
-// Canonical over file formats: a GGUF file, and later a tokenizer.json, .tiktoken or tekken file, of one vocabulary
-// give the same table and so the same fingerprint. Both services load it: the text service to turn ids into bytes, the
-// model service to refuse ids of another vocabulary. Immutable after load; any thread.
+// Canonical over file formats: GGUF, tokenizer.json, SentencePiece, .tiktoken and tekken files of one vocabulary give
+// the same fingerprint. Both services load it: the text service from whatever file it has, the model service from its
+// weights, to refuse ids of another vocabulary and to mask tokens by their bytes. Immutable after load; any thread.
 #ifndef RELAY_COMMON_VOCAB_H
 #define RELAY_COMMON_VOCAB_H
 
@@ -13,7 +13,11 @@
 #include "common/gguf.h"
 #include "common/status.h"
 
-enum { RELAY_FINGERPRINT_BYTES = 32 };
+enum {
+    RELAY_FINGERPRINT_BYTES = 32,
+    RELAY_VOCAB_MAX_TOKENS = 1 << 22,
+    RELAY_VOCAB_MAX_TOKEN_BYTES = 1 << 16,
+};
 
 typedef enum relay_token_kind {
     RELAY_TOKEN_NORMAL = 1,  // text
@@ -24,11 +28,6 @@ typedef enum relay_token_kind {
     RELAY_TOKEN_PADDING = 6, // an id that only fills up the matrix; in no fingerprint
 } relay_token_kind;
 
-typedef enum relay_vocab_family {
-    RELAY_VOCAB_BYTE_LEVEL,    // GPT-2's byte alphabet: pieces are decoded to raw bytes
-    RELAY_VOCAB_SENTENCEPIECE, // U+2581 is a space, <0xNN> a byte
-} relay_vocab_family;
-
 typedef struct relay_token {
     const char *bytes; // what it adds to the output, raw bytes; of a CONTROL token its name, such as <|im_end|>
     uint32_t len;
@@ -37,13 +36,42 @@ typedef struct relay_token {
 
 typedef struct relay_vocab relay_vocab;
 
+typedef struct relay_special_id {
+    bool is_set;
+    uint32_t id;
+} relay_special_id;
+
+// What a reader says of one token. A WordPiece that begins a word has a space before its piece, one that goes on (##)
+// is what is behind the prefix: what they add to the output, and what GGUF files write.
+typedef struct relay_vocab_entry {
+    const char *bytes; // as in relay_token
+    uint32_t len;
+    relay_token_kind kind; // PADDING where no token has the id
+    bool is_unreachable;   // no text leads to it, so it is not found by its bytes
+} relay_vocab_entry;
+
+typedef struct relay_vocab_table {
+    const relay_vocab_entry *tokens; // [size], by id
+    uint32_t size;
+    relay_special_id bos, unk, pad;
+    const uint32_t *end_ids; // [n_end_ids] that the file says end an answer, in any order
+    uint32_t n_end_ids;
+} relay_vocab_table;
+
+// From plain data, of which it takes copies. Refuses sizes and ids out of range.
+relay_code relay_vocab_create(relay_vocab **out, const relay_vocab_table *table, relay_err *e) RELAY_NODISCARD;
+
+// For readers: "<0x0A>" -> 10, -1 for a piece of another form; and each U+2581 of a piece as the space that it stands
+// for, into `out` (room for `len`; may be the piece itself), returning the number of bytes.
+int relay_vocab_byte_of_name(const char *piece, size_t len);
+size_t relay_vocab_unescape_spaces(const char *piece, size_t len, char *out);
+
 // Reads tokenizer.ggml.tokens, token_type and the special ids (bos, eos, eot, eom, unknown, padding); `g` may be closed
 // afterwards. Refuses a tokenizer.ggml.model it does not know by name, a missing or short token_type, duplicate pieces,
 // ids out of range. A token of type "unused", or a user-defined one named "[PAD<its id>]", is PADDING.
 relay_code relay_vocab_load_gguf(relay_vocab **out, const relay_gguf *g, relay_err *e) RELAY_NODISCARD;
 void relay_vocab_destroy(relay_vocab *v);
 
-relay_vocab_family relay_vocab_get_family(const relay_vocab *v);
 // Ids are < size (padding included: it is the number of rows of the output matrix).
 uint32_t relay_vocab_size(const relay_vocab *v);
 // id < size.
@@ -59,11 +87,12 @@ bool relay_vocab_find_special(const relay_vocab *v, const char *name, size_t len
 bool relay_vocab_bos(const relay_vocab *v, uint32_t *id);
 bool relay_vocab_unk(const relay_vocab *v, uint32_t *id);
 bool relay_vocab_pad(const relay_vocab *v, uint32_t *id);
-// Every id that ends an answer: eos, eot, eom, and the control tokens whose names are known to end a turn (<|im_end|>,
-// <|eot_id|>, <end_of_turn>, <|endoftext|>, ...). Ascending, no duplicates.
+// Every id that ends an answer: those the file says (eos, eot, eom), and the CONTROL and USER tokens whose names are
+// known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, ...). Ascending, no duplicates.
 const uint32_t *relay_vocab_eos(const relay_vocab *v, uint32_t *count);
 
-// sha256 over the canonical table (id, kind, bytes of every token that is no padding, in id order) and the special ids.
+// sha256 over the canonical table (id and bytes of every token that is no padding, whether it is text or a name) and
+// the ids that end an answer; see vocab.c.
 const uint8_t *relay_vocab_fingerprint(const relay_vocab *v); // [RELAY_FINGERPRINT_BYTES]
 
 #endif

@@ -47,12 +47,16 @@ static relay_code find_scheme(const relay_gguf *g, const relay_pretokenizer_sche
 }
 
 // What the file asks for and Relay does not do.
-static relay_code check_settings(const relay_gguf *g, const relay_vocab *vocab, relay_err *e) {
-    if (relay_vocab_get_family(vocab) != RELAY_VOCAB_BYTE_LEVEL)
+static relay_code check_settings(const relay_gguf *g, relay_err *e) {
+    const char *model = "";
+    size_t len = 0;
+    relay_code code = relay_gguf_string(g, "tokenizer.ggml.model", &model, &len, NULL, e);
+    if (code != RELAY_OK) return code;
+    if (len != 4 || memcmp(model, "gpt2", 4) != 0)
         return relay_fail(e, RELAY_UNIMPLEMENTED,
                           "key \"tokenizer.ggml.model\" is not \"gpt2\": Relay tokenizes with byte-level BPE only");
     bool add_space_prefix = false;
-    relay_code code = relay_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &add_space_prefix, NULL, e);
+    code = relay_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &add_space_prefix, NULL, e);
     if (code == RELAY_OK && add_space_prefix)
         return relay_fail(e, RELAY_UNIMPLEMENTED,
                           "key \"tokenizer.ggml.add_space_prefix\" is true: Relay does not know this for \"gpt2\"");
@@ -84,7 +88,7 @@ relay_code relay_tokenizer_load_gguf(relay_tokenizer **out, const relay_gguf *g,
     relay_tokenizer *t = relay_calloc(1, sizeof *t);
     t->vocab = vocab;
     const relay_pretokenizer_scheme *scheme = NULL;
-    relay_code code = check_settings(g, vocab, e);
+    relay_code code = check_settings(g, e);
     if (code == RELAY_OK) code = find_scheme(g, &scheme, e);
     if (code == RELAY_OK) code = relay_pretokenizer_create(&t->pretokenizer, scheme, e);
     if (code == RELAY_OK) code = relay_bpe_load_gguf(&t->bpe, g, vocab, scheme->ignore_merges, e);

@@ -196,11 +196,6 @@ typedef struct relay_named_template {
     relay_spec_str source;
 } relay_named_template;
 
-typedef struct relay_special_id {
-    bool is_set;
-    uint32_t id;
-} relay_special_id;
-
 typedef struct relay_tokenizer_spec {
     relay_arena arena; // owns everything below, together with `file`
     void *file;        // what strings point into, or NULL; freed by file_free

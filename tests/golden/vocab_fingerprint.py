@@ -9,8 +9,8 @@ import struct
 import sys
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-# tokenizer.ggml.token_type -> relay_token_kind; 5 (unused) is padding, in no fingerprint.
-KINDS = {1: 1, 2: 5, 3: 2, 4: 3, 6: 4}
+# Of tokenizer.ggml.token_type: text (normal, byte) or a name; 5 (unused) is padding, in no fingerprint.
+KINDS = {1: b"T", 2: b"N", 3: b"N", 4: b"N", 6: b"T"}
 
 
 class Reader:
@@ -58,20 +58,17 @@ def main():
     with open(sys.argv[1], "rb") as f:
         keys = read_keys(f.read())
     alphabet = gpt2_alphabet()
-    table = b"relay vocabulary 1\n"
+    table = b"relay vocabulary 2\n"
     for i, (piece, kind) in enumerate(zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"])):
         if kind not in KINDS:
             continue
         if kind == 6:
             piece = bytes([int(piece[3:5], 16)])
-        elif kind == 1 and keys["tokenizer.ggml.model"] == b"llama":
+        elif kind != 1 or keys["tokenizer.ggml.model"] != b"gpt2":
             piece = piece.replace("\u2581".encode(), b" ")
-        elif kind == 1 and all(c in alphabet for c in piece.decode()):
+        elif all(c in alphabet for c in piece.decode()):
             piece = bytes(alphabet[c] for c in piece.decode())
-        table += b"T" + struct.pack("<IBI", i, KINDS[kind], len(piece)) + piece
-    for tag, name in ((b"B", "bos"), (b"U", "unknown"), (b"P", "padding")):
-        if (value := keys.get(f"tokenizer.ggml.{name}_token_id")) is not None:
-            table += tag + struct.pack("<I", value)
+        table += KINDS[kind] + struct.pack("<II", i, len(piece)) + piece
     for value in sorted({keys["tokenizer.ggml.eos_token_id"], *map(int, sys.argv[2:])}):
         table += b"E" + struct.pack("<I", value)
     print(hashlib.sha256(table).hexdigest())
