@@ -24,7 +24,7 @@
 typedef struct relay_device relay_device; // begins with `const relay_kernels *k`; the rest is the backend's
 typedef struct relay_weight relay_weight; // a matrix [n_out, n_in] in the backend's layout
 
-enum { RELAY_BLOCK_TOKENS = 16, RELAY_MAX_TOP_LOGPROBS = 20 };
+enum { RELAY_BLOCK_TOKENS = 16, RELAY_MAX_TOP_LOGPROBS = 20, RELAY_MAX_WANTED_LOGPROBS = 20 };
 
 typedef enum relay_kv_type {
     RELAY_KV_F16,
@@ -73,32 +73,48 @@ typedef enum relay_logprob_mode {
     RELAY_LOGPROB_PROCESSED, // of what is drawn from: after penalties, temperature and truncation
 } relay_logprob_mode;
 
-// How one row of logits becomes a token id. Plain data.
+// How one row of logits becomes a token id. Plain data. The order in which it happens is that of the fields' groups, as
+// proto/relay/v1/sampling.proto publishes it; the meaning of each is in docs/sampling.md.
 //
-// Order: raw logprobs are taken; masked ids out; repetition penalty (divides positive and multiplies negative logits of
-// ids in prompt or output), frequency, presence (output only); then greedy if temperature is 0, else temperature,
-// top_k, top_p over the renormalised rest (the smallest set of the most likely whose sum is >= top_p, at least one),
-// min_p (relative to the most likely that is left), draw. Equal logits: the lower id comes first everywhere. The draw
-// is Philox4x32-10 keyed by seed, with (position, sequence_index, purpose) as counter: it depends on nothing else; what
-// is left is walked in the order of ids. Greedy is the limit of temperature 0: its processed distribution is one id.
+// Equal logits (and equal keys of any other order): the lower id comes first everywhere. The draw is Philox4x32-10
+// keyed by seed, with (position, sequence_index, purpose) as counter: it depends on nothing else; what is left is
+// walked in the order of ids. Greedy is the limit of temperature 0: its processed distribution is one id. Arrays of a
+// row are [begin, begin + n) of the step's (relay_sample_input).
 typedef struct relay_sample_params {
-    float temperature;        // [0, 2]; 0: greedy
-    float top_p;              // (0, 1]; 1: off
-    float min_p;              // [0, 1]; 0: off
-    float repetition_penalty; // (0, 2]; 1: off
-    float frequency_penalty;  // [-2, 2]; 0: off
-    float presence_penalty;   // [-2, 2]; 0: off
-    uint32_t top_k;           // 0: off
-    uint32_t logprob_mode;    // relay_logprob_mode
-    uint32_t n_top;           // most likely ids to report, 0..20
-    uint32_t sequence_index;  // among num_sequences
+    // Penalties, over the row's counts. Repetition: ids in prompt or output; frequency, presence: output only.
+    float repetition_penalty;        // (0, 2]; 1: off
+    float frequency_penalty;         // [-2, 2]; 0: off
+    float presence_penalty;          // [-2, 2]; 0: off
+    uint32_t counts_begin, n_counts; // n 0 where no penalty is on
+    // What is added to the logits of single ids, one after the other: DRY, then logit bias.
+    uint32_t bias_begin, n_bias;
+    // Ids that may not be drawn: a list, and a bit an id of those that may (id i is bit i % 32 of word i / 32).
+    uint32_t masked_begin, n_masked;
+    uint32_t allowed_begin, n_allowed_words; // n: words of 32 ids that cover the vocabulary, or 0 where all may
+
+    float temperature; // [0, 2]; 0: greedy, and nothing below applies
+    // Mirostat, in place of the truncations.
+    uint32_t mirostat;                             // 0: off; version 1 or 2
+    float mirostat_tau, mirostat_eta, mirostat_mu; // mu: the sequence's state before this draw
+    // Truncations, each of what the one before has left.
+    float top_n_sigma;     // 0: off
+    uint32_t top_k;        // 0: off
+    float top_p;           // (0, 1]; 1: off
+    float min_p;           // [0, 1]; 0: off
+    float typical_p;       // (0, 1]; 1, and 0: off
+    float xtc_probability; // [0, 1]; 0: off
+    float xtc_threshold;   // [0, 0.5]
+
     uint64_t seed;
-    uint32_t position;     // of the token to be drawn, in the sequence
-    uint32_t counts_begin; // this row's ids with counts: [counts_begin, counts_begin + n_counts) of the step's counts
-    uint32_t n_counts;     // 0 where no penalty is on
-    uint32_t
-        masked_begin; // ids that may not be drawn: [masked_begin, masked_begin + n_masked) of the step's masked ids
-    uint32_t n_masked;
+    uint32_t position;       // of the token to be drawn, in the sequence
+    uint32_t sequence_index; // among num_sequences
+
+    uint32_t logprob_mode;           // relay_logprob_mode
+    uint32_t n_top;                  // most likely ids to report, 0..20
+    uint32_t wanted_begin, n_wanted; // ids whose logprobs are reported whatever they are, 0..20
+    // Nothing is drawn: `scored_id` is reported with its raw logprob, as prompt logprobs need it.
+    uint32_t is_score_only;
+    uint32_t scored_id;
 } relay_sample_params;
 
 // How often an id occurs in a sequence; ids of one row are unique.
@@ -108,6 +124,22 @@ typedef struct relay_token_count {
     uint32_t in_output;
 } relay_token_count;
 
+typedef struct relay_token_bias {
+    uint32_t token_id;
+    float bias;
+} relay_token_bias;
+
+// The rows' parameters and the arrays that they point into.
+typedef struct relay_sample_input {
+    uint32_t n_samples;
+    const relay_sample_params *d_params; // [n_samples]
+    const relay_token_count *d_counts;
+    const relay_token_bias *d_biases;
+    const uint32_t *d_masked;
+    const uint32_t *d_allowed;
+    const uint32_t *d_wanted;
+} relay_sample_input;
+
 typedef struct relay_sample_result {
     uint32_t token_id;
     float logprob; // of token_id; 0 where logprob_mode is NONE
@@ -115,6 +147,8 @@ typedef struct relay_sample_result {
     uint32_t n_top;
     uint32_t top_ids[RELAY_MAX_TOP_LOGPROBS];
     float top_logprobs[RELAY_MAX_TOP_LOGPROBS];
+    float wanted_logprobs[RELAY_MAX_WANTED_LOGPROBS]; // [n_wanted]; -infinity of an id that cannot be drawn
+    float mirostat_mu;                                // the state after this draw; as it was without mirostat
     // False: the logits held a NaN or +infinity, or nothing above -infinity that is not masked; token_id means nothing.
     bool is_finite;
 } relay_sample_result;
@@ -183,8 +217,7 @@ typedef struct relay_kernels {
                         uint32_t width);
     // One token a row of logits. d_logits [n_samples, n_vocab] is read only.
     void (*sample)(relay_device *d, relay_sample_result *d_results, const float *d_logits, uint32_t n_vocab,
-                   const relay_sample_params *d_params, const relay_token_count *d_counts, const uint32_t *d_masked,
-                   uint32_t n_samples);
+                   const relay_sample_input *in);
 } relay_kernels;
 
 struct relay_device {

@@ -8,15 +8,24 @@
 
 #include "kernels/kernels.h"
 
-// Applies penalties and masks to a row of logits, in place. Ids out of range are the caller's fault.
+static inline float relay_sampling_clamp(float logit) {
+    return fmaxf(-FLT_MAX, fminf(logit, FLT_MAX));
+}
+
+// Whether a row's logits are changed before anything is compared.
+static inline bool relay_sampling_changes_logits(const relay_sample_params *p) {
+    return p->n_counts != 0 || p->n_bias != 0 || p->n_masked != 0 || p->n_allowed_words != 0;
+}
+
+// Applies penalties, biases and masks to a row of logits, in place. Ids out of range are the caller's fault.
 //
 // Repetition: CTRL (Keskar et al., 2019), over prompt and output; frequency and presence: OpenAI's definition, output
 // only. In float32 with one rounding an operation, so that equal logits stay equal on every backend. What a
 // penalty takes past float32 (a repetition penalty near 0 does) stays at its end: finite logits stay finite.
-static inline void relay_sampling_penalize(float *logits, const relay_sample_params *p, const relay_token_count *counts,
-                                           const uint32_t *masked) {
+static inline void relay_sampling_change_logits(float *logits, uint32_t n_vocab, const relay_sample_params *p,
+                                                const relay_sample_input *in) {
     for (uint32_t i = 0; i < p->n_counts; i++) {
-        const relay_token_count *c = &counts[p->counts_begin + i];
+        const relay_token_count *c = &in->d_counts[p->counts_begin + i];
         float l = logits[c->token_id];
         if (!isfinite(l)) continue;
         if (c->in_prompt + c->in_output > 0) {
@@ -24,10 +33,21 @@ static inline void relay_sampling_penalize(float *logits, const relay_sample_par
         }
         l -= p->frequency_penalty * (float)c->in_output;
         if (c->in_output > 0) l -= p->presence_penalty;
-        logits[c->token_id] = fmaxf(-FLT_MAX, fminf(l, FLT_MAX));
+        logits[c->token_id] = relay_sampling_clamp(l);
+    }
+    for (uint32_t i = 0; i < p->n_bias; i++) {
+        const relay_token_bias *b = &in->d_biases[p->bias_begin + i];
+        if (isfinite(logits[b->token_id])) logits[b->token_id] = relay_sampling_clamp(logits[b->token_id] + b->bias);
     }
     for (uint32_t i = 0; i < p->n_masked; i++)
-        logits[masked[p->masked_begin + i]] = -INFINITY;
+        logits[in->d_masked[p->masked_begin + i]] = -INFINITY;
+    for (uint32_t w = 0; w < p->n_allowed_words; w++) {
+        const uint32_t first = 32 * w, n = n_vocab - first < 32 ? n_vocab - first : 32;
+        uint32_t out = ~in->d_allowed[p->allowed_begin + w];
+        if (n < 32) out &= (1U << n) - 1;
+        for (; out != 0; out &= out - 1)
+            logits[first + (uint32_t)__builtin_ctz(out)] = -INFINITY;
+    }
 }
 
 // A logprob as it is told: that of a finite logit is finite, at however small a temperature.

@@ -210,10 +210,16 @@ static void sample(relay_decoder *d, const relay_step *s) {
                    h->rms_epsilon);
     relay_matmul_job output = job(&d->o.weights->output, d->d_logits);
     v->k->matmul(v, d->d_sampled_x, d->n_samples, &output, 1);
-    v->k->sample(v, d->d_results, d->d_logits, h->vocab_size,
-                 upload(d, s, s->off_sample_params, s->n_samples, sizeof(relay_sample_params)),
-                 upload(d, s, s->off_counts, s->n_counts, sizeof(relay_token_count)),
-                 upload(d, s, s->off_masked, s->n_masked, sizeof(uint32_t)), d->n_samples);
+    const relay_sample_input in = {
+        .n_samples = d->n_samples,
+        .d_params = upload(d, s, s->off_sample_params, s->n_samples, sizeof(relay_sample_params)),
+        .d_counts = upload(d, s, s->off_counts, s->n_counts, sizeof(relay_token_count)),
+        .d_biases = upload(d, s, s->off_biases, s->n_biases, sizeof(relay_token_bias)),
+        .d_masked = upload(d, s, s->off_masked, s->n_masked, sizeof(uint32_t)),
+        .d_allowed = upload(d, s, s->off_allowed, s->n_allowed, sizeof(uint32_t)),
+        .d_wanted = upload(d, s, s->off_wanted, s->n_wanted, sizeof(uint32_t)),
+    };
+    v->k->sample(v, d->d_results, d->d_logits, h->vocab_size, &in);
 }
 
 void relay_decoder_submit(relay_decoder *d, const relay_step *s) {

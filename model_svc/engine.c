@@ -208,6 +208,7 @@ static relay_code check_opts(const relay_engine_opts *o, relay_err *e) {
         uint64_t value, min, max;
     } checks[] = {
         {"n_groups", o->n_groups, 1, RELAY_MAX_KV_GROUPS},
+        {"vocab_size", o->vocab_size, 1, 1U << 24},
         {"max_context", o->max_context, 2, 1U << 28},
         {"max_running", o->max_running, 1, 1U << 16},
         {"token_budget", o->token_budget, o->max_running, 1U << 24},
@@ -248,6 +249,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     });
     relay_scheduler_opts so = {
         .n_groups = o->n_groups,
+        .vocab_size = o->vocab_size,
         .max_context = o->max_context,
         .max_running = o->max_running,
         .max_sequences = en->max_sequences,

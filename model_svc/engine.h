@@ -37,6 +37,7 @@ typedef struct relay_engine_opts {
     void *model; // borrowed; from create to destroy only the engine thread touches it
     relay_kv_group groups[RELAY_MAX_KV_GROUPS];
     uint32_t n_groups;
+    uint32_t vocab_size;          // ids are below it
     uint32_t max_context;         // positions of one sequence
     uint32_t max_running;         // sequences in a batch
     uint32_t token_budget;        // rows of a step; at least max_running

@@ -101,6 +101,7 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
         .model_ops = &relay_model_decoder_ops,
         .model = p->model,
         .n_groups = info->n_groups,
+        .vocab_size = info->vocab_size,
         .max_context = info->max_context,
         .max_running = (uint32_t)s->max_running,
         .token_budget = (uint32_t)s->token_budget,

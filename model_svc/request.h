@@ -14,6 +14,7 @@
 
 enum {
     RELAY_MAX_STOP_TOKEN_IDS = 256,
+    RELAY_MAX_LOGIT_BIAS = 1024,
     RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
 };
@@ -32,9 +33,15 @@ typedef struct relay_request {
     const uint32_t *token_ids;
     uint32_t n_prompt, n_tokens;
 
-    // seed, temperature, ... of every draw; position, counts and masked ids are filled in by the scheduler at each
-    // step.
+    // seed, temperature, ... of every draw; position and the step's arrays are filled in at each step (sequence.c).
     relay_sample_params sampling;
+    const relay_token_bias *logit_bias; // ids unique
+    uint32_t n_logit_bias;
+    // A bit an id of those that may ever be drawn, relay_mask_words(vocabulary) words; NULL where all may.
+    const uint32_t *allowed;
+    uint32_t n_allowed_words;
+    const uint32_t *wanted_ids; // whose logprobs are told with every token
+    uint32_t n_wanted_ids;
 
     uint32_t max_new_tokens; // >= 1; the output's length where it ends, resumed ids included
     uint32_t min_new_tokens; // ids that end an answer are masked before

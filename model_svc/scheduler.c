@@ -100,7 +100,10 @@ relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
         .max_block_ids = (uint32_t)(all_tables < max_blocks ? all_tables : max_blocks),
         .n_groups = s->opts.n_groups,
         .max_counts = (uint32_t)max_counts,
+        .max_biases = s->opts.max_running * RELAY_MAX_LOGIT_BIAS,
         .max_masked = s->opts.max_running * 2 * RELAY_MAX_STOP_TOKEN_IDS,
+        .max_allowed = s->opts.max_running * relay_mask_words(s->opts.vocab_size),
+        .max_wanted = s->opts.max_running * RELAY_MAX_WANTED_LOGPROBS,
     };
 }
 

@@ -26,6 +26,7 @@ typedef struct relay_scheduler relay_scheduler;
 typedef struct relay_scheduler_opts {
     uint32_t n_groups;
     uint32_t n_blocks[RELAY_MAX_KV_GROUPS]; // of each KV group's pool
+    uint32_t vocab_size;                    // ids are below it
     uint32_t max_context;                   // positions of one sequence
     uint32_t max_running;                   // sequences with a lane
     uint32_t max_sequences;                 // waiting ones included; their ids are below it

@@ -118,6 +118,31 @@ static void put_masked(relay_step *step, const uint32_t *ids, uint32_t n) {
     step->n_masked += n;
 }
 
+// What is the same for every draw of the request.
+static void put_request_arrays(const relay_request *r, relay_step *step, relay_sample_params *p) {
+    RELAY_ASSERT(r->n_logit_bias <= step->limits.max_biases - step->n_biases);
+    RELAY_ASSERT(r->n_allowed_words <= step->limits.max_allowed - step->n_allowed);
+    RELAY_ASSERT(r->n_wanted_ids <= step->limits.max_wanted - step->n_wanted);
+    p->bias_begin = step->n_biases;
+    p->n_bias = r->n_logit_bias;
+    if (p->n_bias != 0) {
+        memcpy(relay_step_biases(step) + p->bias_begin, r->logit_bias, p->n_bias * sizeof r->logit_bias[0]);
+    }
+    step->n_biases += p->n_bias;
+    p->allowed_begin = step->n_allowed;
+    p->n_allowed_words = r->n_allowed_words;
+    if (p->n_allowed_words != 0) {
+        memcpy(relay_step_allowed(step) + p->allowed_begin, r->allowed, p->n_allowed_words * sizeof r->allowed[0]);
+    }
+    step->n_allowed += p->n_allowed_words;
+    p->wanted_begin = step->n_wanted;
+    p->n_wanted = r->n_wanted_ids;
+    if (p->n_wanted != 0) {
+        memcpy(relay_step_wanted(step) + p->wanted_begin, r->wanted_ids, p->n_wanted * sizeof r->wanted_ids[0]);
+    }
+    step->n_wanted += p->n_wanted;
+}
+
 void relay_sequence_put_sample(const relay_sequence *s, relay_step *step, uint32_t row) {
     const relay_request *r = s->request;
     RELAY_ASSERT(step->n_samples < step->limits.max_samples);
@@ -141,4 +166,5 @@ void relay_sequence_put_sample(const relay_sequence *s, relay_step *step, uint32
         put_masked(step, r->stop_ids, r->n_stop_ids);
     }
     p->n_masked = step->n_masked - p->masked_begin;
+    put_request_arrays(r, step, p);
 }

@@ -18,7 +18,10 @@ typedef struct relay_step_limits {
     uint32_t max_block_ids; // over all sequences, of one KV group
     uint32_t n_groups;      // KV groups, 1..RELAY_MAX_KV_GROUPS
     uint32_t max_counts;    // token counts over all samples
+    uint32_t max_biases;    // biased ids over all samples
     uint32_t max_masked;    // masked ids over all samples
+    uint32_t max_allowed;   // words of the bit masks of allowed ids over all samples
+    uint32_t max_wanted;    // ids whose logprobs are wanted, over all samples
 } relay_step_limits;
 
 typedef struct relay_step {
@@ -30,7 +33,10 @@ typedef struct relay_step {
     uint32_t n_samples;
     uint32_t n_block_ids[RELAY_MAX_KV_GROUPS];
     uint32_t n_counts;
+    uint32_t n_biases;
     uint32_t n_masked;
+    uint32_t n_allowed;
+    uint32_t n_wanted;
     // Offsets in bytes from the start of this header.
     uint64_t off_token_ids;                        // uint32_t [n_rows]
     uint64_t off_positions;                        // uint32_t [n_rows]
@@ -40,13 +46,21 @@ typedef struct relay_step {
     uint64_t off_sample_rows;                      // uint32_t [n_samples]: which rows are sampled, ascending
     uint64_t off_sample_params;                    // relay_sample_params [n_samples]
     uint64_t off_counts;                           // relay_token_count [n_counts]
+    uint64_t off_biases;                           // relay_token_bias [n_biases]
     uint64_t off_masked;                           // uint32_t [n_masked]
+    uint64_t off_allowed;                          // uint32_t [n_allowed], words of relay_sample_params' allowed ids
+    uint64_t off_wanted;                           // uint32_t [n_wanted]
 } relay_step;
 
 relay_step *relay_step_create(const relay_step_limits *limits);
 void relay_step_destroy(relay_step *s);
 // Sets every n_ to 0.
 void relay_step_clear(relay_step *s);
+
+// Words that cover a vocabulary with one bit an id.
+static inline uint32_t relay_mask_words(uint32_t n_vocab) {
+    return (n_vocab + 31) / 32;
+}
 
 #define RELAY_STEP_ARRAY(name, type, off)                                                                              \
     static inline type *relay_step_##name(const relay_step *s) {                                                       \
@@ -58,7 +72,10 @@ RELAY_STEP_ARRAY(row_sequence, uint32_t, off_row_sequence)
 RELAY_STEP_ARRAY(sample_rows, uint32_t, off_sample_rows)
 RELAY_STEP_ARRAY(sample_params, relay_sample_params, off_sample_params)
 RELAY_STEP_ARRAY(counts, relay_token_count, off_counts)
+RELAY_STEP_ARRAY(biases, relay_token_bias, off_biases)
 RELAY_STEP_ARRAY(masked, uint32_t, off_masked)
+RELAY_STEP_ARRAY(allowed, uint32_t, off_allowed)
+RELAY_STEP_ARRAY(wanted, uint32_t, off_wanted)
 #undef RELAY_STEP_ARRAY
 
 static inline uint32_t *relay_step_table_begin(const relay_step *s, uint32_t group) {

@@ -20,7 +20,6 @@ void RELAY_ISA(relay_silu_mul)(relay_device *d, float *out, const float *gate, c
                                uint32_t width);
 void RELAY_ISA(relay_add)(relay_device *d, float *x, const float *y, uint32_t n_rows, uint32_t width);
 void RELAY_ISA(relay_sample)(relay_device *d, relay_sample_result *results, const float *logits, uint32_t n_vocab,
-                             const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
-                             uint32_t n_samples);
+                             const relay_sample_input *in);
 
 #endif

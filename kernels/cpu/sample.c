@@ -317,14 +317,14 @@ static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, 
 }
 
 static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const float *logits, uint32_t n_vocab,
-                       const relay_sample_params *p, const relay_token_count *counts, const uint32_t *masked) {
+                       const relay_sample_params *p, const relay_sample_input *in) {
     memset(out, 0, sizeof *out);
     row raw = {logits, n_vocab, 0, 1, 1}, r = raw;
     if (!find_max(logits, n_vocab, &raw.max)) return;
     r.max = raw.max;
-    if (p->n_counts != 0 || p->n_masked != 0) {
+    if (relay_sampling_changes_logits(p)) {
         memcpy(s->logits, logits, n_vocab * sizeof *logits);
-        relay_sampling_penalize(s->logits, p, counts, masked);
+        relay_sampling_change_logits(s->logits, n_vocab, p, in);
         r.logits = s->logits;
         if (!find_max(s->logits, n_vocab, &r.max)) return;
     }
@@ -352,22 +352,19 @@ typedef struct sampling {
     relay_sample_result *results;
     const float *logits;
     uint32_t n_vocab;
-    const relay_sample_params *params;
-    const relay_token_count *counts;
-    const uint32_t *masked;
+    const relay_sample_input *in;
 } sampling;
 
 static void sample_task(void *arg, uint32_t task, uint32_t thread) {
     const sampling *j = arg;
     sample_row(&j->d->sample_scratch[thread], &j->results[task], j->logits + (uint64_t)task * j->n_vocab, j->n_vocab,
-               &j->params[task], j->counts, j->masked);
+               &j->in->d_params[task], j->in);
 }
 
 void RELAY_ISA(relay_sample)(relay_device *device, relay_sample_result *results, const float *logits, uint32_t n_vocab,
-                             const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
-                             uint32_t n_samples) {
+                             const relay_sample_input *in) {
     relay_cpu_device *d = relay_cpu_device_of(device);
     RELAY_ASSERT(n_vocab <= d->opts.max_vocab && n_vocab > 0);
-    sampling job = {d, results, logits, n_vocab, params, counts, masked};
-    relay_pool_run(d->pool, sample_task, &job, n_samples);
+    sampling job = {d, results, logits, n_vocab, in};
+    relay_pool_run(d->pool, sample_task, &job, in->n_samples);
 }

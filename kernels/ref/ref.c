@@ -235,11 +235,10 @@ static void attention(relay_device *device, float *out, const float *q, const re
 }
 
 static void sample(relay_device *device, relay_sample_result *results, const float *logits, uint32_t n_vocab,
-                   const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
-                   uint32_t n_samples) {
+                   const relay_sample_input *in) {
     ref_device *d = (ref_device *)device;
     RELAY_ASSERT(n_vocab <= d->opts.max_vocab);
-    relay_ref_sample(d->sample_scratch, results, logits, n_vocab, params, counts, masked, n_samples);
+    relay_ref_sample(d->sample_scratch, results, logits, n_vocab, in);
 }
 
 const relay_kernels relay_kernels_ref = {

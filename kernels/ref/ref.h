@@ -14,7 +14,6 @@ extern const relay_kernels relay_kernels_ref;
 // Bytes of scratch that relay_ref_sample needs for a vocabulary.
 uint64_t relay_ref_sample_scratch(uint32_t n_vocab);
 void relay_ref_sample(void *scratch, relay_sample_result *results, const float *logits, uint32_t n_vocab,
-                      const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
-                      uint32_t n_samples);
+                      const relay_sample_input *in);
 
 #endif

@@ -133,11 +133,11 @@ static uint32_t draw(scratch *s, uint32_t n, uint32_t n_vocab, const relay_sampl
 }
 
 static void sample_row(scratch *s, relay_sample_result *r, const float *logits, uint32_t n_vocab,
-                       const relay_sample_params *p, const relay_token_count *counts, const uint32_t *masked) {
+                       const relay_sample_params *p, const relay_sample_input *in) {
     memset(r, 0, sizeof *r);
     if (!is_finite_row(logits, n_vocab)) return;
     memcpy(s->logits, logits, n_vocab * sizeof *logits);
-    relay_sampling_penalize(s->logits, p, counts, masked);
+    relay_sampling_change_logits(s->logits, n_vocab, p, in);
     if (!is_finite_row(s->logits, n_vocab)) return;
     r->is_finite = true;
     sort_row(s, s->logits, n_vocab);
@@ -156,14 +156,13 @@ static void sample_row(scratch *s, relay_sample_result *r, const float *logits, 
 }
 
 void relay_ref_sample(void *scratch_bytes, relay_sample_result *results, const float *logits, uint32_t n_vocab,
-                      const relay_sample_params *params, const relay_token_count *counts, const uint32_t *masked,
-                      uint32_t n_samples) {
+                      const relay_sample_input *in) {
     scratch s;
     s.probs = scratch_bytes;
     s.by_id = s.probs + n_vocab;
     s.sorted = (candidate *)(s.by_id + n_vocab);
     s.logits = (float *)(s.sorted + n_vocab);
-    for (uint32_t i = 0; i < n_samples; i++) {
-        sample_row(&s, &results[i], logits + (uint64_t)i * n_vocab, n_vocab, &params[i], counts, masked);
+    for (uint32_t i = 0; i < in->n_samples; i++) {
+        sample_row(&s, &results[i], logits + (uint64_t)i * n_vocab, n_vocab, &in->d_params[i], in);
     }
 }

@@ -105,7 +105,7 @@ static void operations_do_not_allocate(void **state) {
             k->silu_mul(d, out, x, y, n, N_IN);
             k->add(d, out, y, n, N_IN);
             k->gather_rows(d, out, x, ids, n, N_IN);
-            k->sample(d, results, x, N_OUT, params, NULL, NULL, n);
+            k->sample(d, results, x, N_OUT, &(relay_sample_input){.n_samples = n, .d_params = params});
             k->wait(d);
         }
         assert_int_equal(n_allocations, before);

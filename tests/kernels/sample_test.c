@@ -48,8 +48,8 @@ static uint32_t *sorted_ids(const float *logits, uint32_t n) {
     return ids;
 }
 
-static definition define(const float *logits, uint32_t n, const relay_sample_params *p, const relay_token_count *counts,
-                         const uint32_t *masked) {
+static definition define(const float *logits, uint32_t n, const relay_sample_input *in) {
+    const relay_sample_params *p = in->d_params;
     definition f = {.n = n, .raw_order = sorted_ids(logits, n)};
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -58,7 +58,7 @@ static definition define(const float *logits, uint32_t n, const relay_sample_par
     f.processed = relay_calloc(n, sizeof *f.processed);
     memcpy(f.processed, logits, n * sizeof *logits);
     for (uint32_t i = 0; i < p->n_counts; i++) {
-        const relay_token_count *c = &counts[p->counts_begin + i];
+        const relay_token_count *c = &in->d_counts[p->counts_begin + i];
         float *l = &f.processed[c->token_id];
         if (*l > 0)
             *l /= p->repetition_penalty;
@@ -67,14 +67,22 @@ static definition define(const float *logits, uint32_t n, const relay_sample_par
         *l -= p->frequency_penalty * (float)c->in_output;
         *l -= c->in_output > 0 ? p->presence_penalty : 0;
     }
+    for (uint32_t i = 0; i < p->n_bias; i++) {
+        const relay_token_bias *b = &in->d_biases[p->bias_begin + i];
+        f.processed[b->token_id] += b->bias;
+    }
     for (uint32_t i = 0; i < p->n_masked; i++)
-        f.processed[masked[p->masked_begin + i]] = -INFINITY;
+        f.processed[in->d_masked[p->masked_begin + i]] = -INFINITY;
+    for (uint32_t i = 0; i < n && p->n_allowed_words != 0; i++) {
+        if (!(in->d_allowed[p->allowed_begin + i / 32] >> i % 32 & 1)) f.processed[i] = -INFINITY;
+    }
     f.order = sorted_ids(f.processed, n);
     f.n_left = n;
-    while (f.processed[f.order[f.n_left - 1]] == -INFINITY)
+    while (f.n_left > 0 && f.processed[f.order[f.n_left - 1]] == -INFINITY)
         f.n_left--;
     f.share = relay_calloc(n, sizeof *f.share);
     f.temperature = p->temperature == 0 ? 1 : p->temperature;
+    if (f.n_left == 0) return f;
     if (p->temperature == 0) {
         f.n_left = 1;
         f.share[f.order[0]] = 1;
@@ -164,7 +172,7 @@ static relay_sample_result sample_one(const relay_kernels *k, relay_device *d, c
                                       const relay_sample_params *p) {
     relay_sample_result r;
     memset(&r, 0xFF, sizeof r);
-    k->sample(d, &r, logits, n, p, NULL, NULL, 1);
+    k->sample(d, &r, logits, n, &(relay_sample_input){.n_samples = 1, .d_params = p});
     return r;
 }
 
@@ -206,6 +214,8 @@ static relay_sample_params make_params(test_rng *r, uint32_t n) {
         p.n_counts = test_below(r, n < 50 ? n : 50);
     }
     if (test_below(r, 3) == 0) p.n_masked = test_below(r, n < 10 ? n : 10);
+    if (test_below(r, 3) == 0) p.n_bias = test_below(r, 40);
+    if (test_below(r, 3) == 0) p.n_allowed_words = (n + 31) / 32;
     return p;
 }
 
@@ -220,21 +230,35 @@ static void results_are_what_the_definition_says(void **state) {
             relay_sample_params p = make_params(&r, n);
             // Unique ids for counts and masks, from two ends of a stride through the vocabulary.
             relay_token_count counts[53];
-            uint32_t masked[13];
-            p.counts_begin = 3;
-            p.masked_begin = 3;
+            uint32_t masked[13], allowed[5 + 20000 / 32];
+            relay_token_bias biases[43];
+            p.counts_begin = p.masked_begin = p.bias_begin = 3;
+            p.allowed_begin = 4;
             for (uint32_t j = 0; j < p.n_counts; j++) {
                 counts[3 + j] = (relay_token_count){(j * 7 + i) % n, 1 + test_below(&r, 2), test_below(&r, 4)};
                 if (n % 7 == 0) counts[3 + j].token_id = (j + i) % n;
             }
             for (uint32_t j = 0; j < p.n_masked; j++)
                 masked[3 + j] = (j + i / 2) % n;
-            definition f = define(logits, n, &p, counts, masked);
+            for (uint32_t j = 0; j < p.n_bias; j++)
+                biases[3 + j] = (relay_token_bias){test_below(&r, n), (float)test_uniform(&r) * 200 - 100};
+            for (uint32_t j = 0; j < p.n_allowed_words; j++)
+                allowed[4 + j] = j % 5 == 4 ? 0 : j % 5 == 3 ? UINT32_MAX : (uint32_t)test_random(&r);
+            relay_sample_input in = {1, &p, counts, biases, masked, allowed, NULL};
+            definition f = define(logits, n, &in);
+            if (f.n_left == 0) {
+                relay_sample_result none = {.is_finite = true};
+                k->sample(d, &none, logits, n, &in);
+                assert_false(none.is_finite);
+                definition_free(&f);
+                free(logits);
+                continue;
+            }
             float *copy = relay_calloc(n, sizeof *copy);
             memcpy(copy, logits, n * sizeof *copy);
             relay_sample_result result;
             memset(&result, 0xFF, sizeof result);
-            k->sample(d, &result, logits, n, &p, counts, masked, 1);
+            k->sample(d, &result, logits, n, &in);
             assert_memory_equal(logits, copy, n * sizeof *copy); // it is read only
             assert_defined(&result, &f, logits, &p);
             definition_free(&f);
@@ -252,9 +276,9 @@ static void a_vocabulary_of_usual_size_is_sampled_right(void **state) {
         for (uint32_t i = 0; i < 12; i++) {
             float *logits = make_row(&r, i % N_SHAPES, 49152);
             relay_sample_params p = make_params(&r, 49152);
-            p.n_counts = p.n_masked = 0;
+            p.n_counts = p.n_bias = p.n_masked = p.n_allowed_words = 0;
             p.logprob_mode = RELAY_LOGPROB_PROCESSED;
-            definition f = define(logits, 49152, &p, NULL, NULL);
+            definition f = define(logits, 49152, &(relay_sample_input){.n_samples = 1, .d_params = &p});
             relay_sample_result result = sample_one(k, d, logits, 49152, &p);
             assert_defined(&result, &f, logits, &p);
             definition_free(&f);
@@ -273,7 +297,7 @@ static void draws_follow_the_distribution(void **state) {
     p.top_k = 40;
     p.top_p = 0.97f;
     p.min_p = 0.01f;
-    definition f = define(logits, N, &p, NULL, NULL);
+    definition f = define(logits, N, &(relay_sample_input){.n_samples = 1, .d_params = &p});
     assert_true(f.n_left > 15 && f.n_left < 40);
     FOR_EACH_BACKEND(k) {
         relay_device *d = test_device(k, 1);
@@ -354,7 +378,7 @@ static void rows_that_are_not_finite_say_so(void **state) {
                 assert_int_equal(r.token_id, at);
                 // Nothing is left when the only one is masked.
                 p.n_masked = 1;
-                k->sample(d, &r, logits, 35, &p, NULL, &at, 1);
+                k->sample(d, &r, logits, 35, &(relay_sample_input){.n_samples = 1, .d_params = &p, .d_masked = &at});
                 assert_false(r.is_finite);
             }
         }
@@ -380,7 +404,7 @@ static void the_smallest_parameters_leave_a_row_finite(void **state) {
             p.n_counts = 4;
             p.n_top = 3;
             relay_sample_result r;
-            k->sample(d, &r, logits, N, &p, counts, NULL, 1);
+            k->sample(d, &r, logits, N, &(relay_sample_input){.n_samples = 1, .d_params = &p, .d_counts = counts});
             assert_true(r.is_finite);
             // The penalty makes the penalized positive logit the largest there can be.
             assert_int_equal(r.token_id, at % 3 == 0 ? 34 : 30);
@@ -402,7 +426,7 @@ static void a_draw_depends_on_seed_position_and_index_alone(void **state) {
         memcpy(logits + i * N, row, N * sizeof *row);
         free(row);
         p[i] = make_params(&r, N);
-        p[i].n_counts = p[i].n_masked = 0;
+        p[i].n_counts = p[i].n_bias = p[i].n_masked = p[i].n_allowed_words = 0;
     }
     FOR_EACH_BACKEND(k) {
         relay_sample_result alone[ROWS], together[ROWS];
@@ -413,7 +437,7 @@ static void a_draw_depends_on_seed_position_and_index_alone(void **state) {
         for (uint32_t threads = 1; threads <= 3; threads++) {
             d = test_device(k, threads);
             for (uint32_t times = 0; times < 2; times++) {
-                k->sample(d, together, logits, N, p, NULL, NULL, ROWS);
+                k->sample(d, together, logits, N, &(relay_sample_input){.n_samples = ROWS, .d_params = p});
                 for (uint32_t i = 0; i < ROWS; i++)
                     assert_memory_equal(&together[i], &alone[i], sizeof alone[i]);
             }
@@ -432,7 +456,7 @@ static void backends_with_the_same_numerics_give_the_same_bits(void **state) {
         const uint32_t n = 1 + test_below(&r, 5000);
         float *logits = make_row(&r, i % N_SHAPES, n);
         relay_sample_params p = make_params(&r, n);
-        p.n_counts = p.n_masked = 0;
+        p.n_counts = p.n_bias = p.n_masked = p.n_allowed_words = 0;
         relay_sample_result ra = sample_one(a, da, logits, n, &p), rb = sample_one(b, db, logits, n, &p);
         assert_memory_equal(&ra, &rb, sizeof ra);
         free(logits);

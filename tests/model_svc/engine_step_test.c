@@ -44,6 +44,7 @@ static void its_thread_asks_for_no_memory_lock_or_output(void **state) {
     engine_world_init(&w, &(relay_engine_opts){
                               .groups = {{.block_bytes = 1024, .n_blocks = 40}, {.block_bytes = 512, .n_blocks = 50}},
                               .n_groups = 2,
+                              .vocab_size = FAKE_VOCAB,
                               .max_context = 500,
                               .max_running = 8,
                               .token_budget = 64,

@@ -18,6 +18,7 @@ enum { PATIENCE_SECONDS = 20 };
 const relay_engine_opts engine_roomy = {
     .groups = {{.block_bytes = 1024, .n_blocks = 4096}},
     .n_groups = 1,
+    .vocab_size = FAKE_VOCAB,
     .max_context = 4096,
     .max_running = 32,
     .token_budget = 128,

@@ -52,6 +52,7 @@ static relay_scheduler_opts random_opts(void) {
     relay_scheduler_opts o = {
         .n_groups = between(1, 2),
         .n_blocks = {between(1, 8), between(1, 8)},
+        .vocab_size = FAKE_VOCAB,
         .max_context = between(2, 90),
         .max_running = max_running,
         .max_sequences = MAX_SEQUENCES,

@@ -13,6 +13,7 @@
 const relay_scheduler_opts world_roomy = {
     .n_groups = 2,
     .n_blocks = {4096, 4096},
+    .vocab_size = FAKE_VOCAB,
     .max_context = 4096,
     .max_running = 32,
     .max_sequences = 64,

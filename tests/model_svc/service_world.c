@@ -103,6 +103,7 @@ service_world *service_world_create(service_world_opts o) {
         .model_ops = o.is_real ? &relay_model_decoder_ops : &fake_model_ops,
         .model = o.is_real ? (void *)w->model : (void *)&w->fake,
         .n_groups = w->info.n_groups,
+        .vocab_size = w->info.vocab_size,
         .max_context = w->info.max_context,
         .max_running = o.max_running,
         .token_budget = o.token_budget,
