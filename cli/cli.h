@@ -33,6 +33,7 @@ int relay_cli_chat(int argc, char **argv);
 int relay_cli_generate(int argc, char **argv);
 int relay_cli_tokenize(int argc, char **argv);
 int relay_cli_detokenize(int argc, char **argv);
+int relay_cli_render(int argc, char **argv);
 int relay_cli_info(int argc, char **argv);
 
 // The flags every command has; `entries` gets RELAY_CLI_COMMON_FLAGS of them.
@@ -40,6 +41,7 @@ typedef struct relay_cli_common {
     const char *server; // of the text service
     const char *model;  // which of its models; "" where it has one
     double timeout;     // seconds; 0: none
+    bool is_server_set; // --server was given, or RELAY_SERVER
 } relay_cli_common;
 
 enum { RELAY_CLI_COMMON_FLAGS = 3 };

@@ -1,4 +1,4 @@
-// `relay`: the command line tool, a gRPC client of both services.
+// `relay`: the command line tool, a gRPC client of both services, and their tokenizers by itself.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,7 @@ static const relay_command commands[] = {
     {"generate", "one answer to a prompt", relay_cli_generate},
     {"tokenize", "text to token ids", relay_cli_tokenize},
     {"detokenize", "token ids to text", relay_cli_detokenize},
+    {"render", "a conversation to a prompt", relay_cli_render},
     {"info", "what the services say of themselves", relay_cli_info},
 };
 

@@ -15,10 +15,10 @@ static bool is_text(const ProtobufCMessageDescriptor *m, const ProtobufCFieldDes
     return symbol != NULL && symbol->kind == RELAY_SYMBOL_TEXT_FIELD;
 }
 
-static void put_base64(const ProtobufCBinaryData *b, relay_buf *out) {
-    size_t cap = (b->len + 2) / 3 * 4 + 1;
+void relay_message_json_bytes(ProtobufCBinaryData bytes, relay_buf *out) {
+    size_t cap = (bytes.len + 2) / 3 * 4 + 1;
     char *text = relay_calloc(cap, 1);
-    EVP_EncodeBlock((unsigned char *)text, b->data, (int)b->len);
+    EVP_EncodeBlock((unsigned char *)text, bytes.data, (int)bytes.len);
     relay_buf_printf(out, "\"%s\"", text);
     free(text);
 }
@@ -75,7 +75,7 @@ static void put_value(const ProtobufCMessageDescriptor *m, const ProtobufCFieldD
         if (is_text(m, f))
             relay_buf_put_json_string(out, (const char *)b->data, b->len);
         else
-            put_base64(b, out);
+            relay_message_json_bytes(*b, out);
         break;
     }
     case PROTOBUF_C_TYPE_MESSAGE:

@@ -9,5 +9,7 @@
 
 // Appends one line without its newline.
 void relay_message_json(const ProtobufCMessage *m, relay_buf *out);
+// Appends bytes as a JSON string of base64.
+void relay_message_json_bytes(ProtobufCBinaryData bytes, relay_buf *out);
 
 #endif

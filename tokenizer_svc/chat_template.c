@@ -251,27 +251,51 @@ static relay_code set_token(builder *b, const char *name, const char *text) {
     return jinja_run_set(b->run, name, strlen(name), jinja_str(text, strlen(text), JINJA_TEMPLATE), b->e);
 }
 
-// The caller's own variables. They may replace special tokens, not what the chat has fields for.
-static relay_code set_template_args(builder *b, const Relay__V1__Chat *chat) {
-    static const char field[] = "chat.template_args_json";
-    static const char *const taken[] = {"messages", "tools", "documents", "add_generation_prompt"};
+// Whoever calls may say what the special tokens are: they are control tokens then as the tokenizer's own would be.
+static bool is_special_token(const char *name) {
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token",  "pad_token",
+                                        "sep_token", "cls_token", "mask_token", "image_token"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+// Each key of the JSON object as a variable, but the keys in taken[0..n_taken).
+static relay_code set_json_variables(builder *b, ProtobufCBinaryData text, const char *field, const char *const *taken,
+                                     size_t n_taken) {
     yyjson_val *json, *name, *item;
     size_t i, n;
-    if (!chat->has_template_args_json) return RELAY_OK;
-    relay_code code = parse_json(b, chat->template_args_json, field, &json);
+    relay_code code = parse_json(b, text, field, &json);
     if (code != RELAY_OK) return code;
     if (!yyjson_is_obj(json)) return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: must be a JSON object", field);
     yyjson_obj_foreach(json, i, n, name, item) {
         const char *s = yyjson_get_str(name);
         jinja_value v;
-        for (size_t k = 0; k < sizeof taken / sizeof taken[0]; k++)
+        for (size_t k = 0; k < n_taken; k++)
             if (yyjson_equals_str(name, taken[k]))
                 return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: \"%s\" is set by its own field", field, s);
         code = json_value(b, item, &v);
+        if (code == RELAY_OK && v.kind == JINJA_STR && is_special_token(s)) v.origin = JINJA_TEMPLATE;
         if (code == RELAY_OK) code = jinja_run_set(b->run, s, yyjson_get_len(name), v, b->e);
         if (code != RELAY_OK) return code;
     }
     return RELAY_OK;
+}
+
+// The caller's own variables. They may replace special tokens, not what the chat has fields for.
+static relay_code set_template_args(builder *b, const Relay__V1__Chat *chat) {
+    static const char *const taken[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    if (!chat->has_template_args_json) return RELAY_OK;
+    return set_json_variables(b, chat->template_args_json, "chat.template_args_json", taken,
+                              sizeof taken / sizeof taken[0]);
+}
+
+static relay_code set_tokens(builder *b, const relay_chat_tokens *tokens) {
+    relay_code code = set_token(b, "bos_token", tokens->bos_token);
+    if (code == RELAY_OK) code = set_token(b, "eos_token", tokens->eos_token);
+    if (code == RELAY_OK) code = set_token(b, "unk_token", tokens->unk_token);
+    if (code == RELAY_OK) code = set_token(b, "pad_token", tokens->pad_token);
+    return code;
 }
 
 static relay_code set_variables(builder *b, const Relay__V1__Chat *chat, const relay_chat_tokens *tokens) {
@@ -281,10 +305,7 @@ static relay_code set_variables(builder *b, const Relay__V1__Chat *chat, const r
         return relay_fail(b->e, RELAY_INVALID_ARGUMENT,
                           "chat.continue_final_message and chat.add_generation_prompt are both true");
     if (chat->has_now_unix_seconds) jinja_run_set_time(b->run, chat->now_unix_seconds);
-    relay_code code = set_token(b, "bos_token", tokens->bos_token);
-    if (code == RELAY_OK) code = set_token(b, "eos_token", tokens->eos_token);
-    if (code == RELAY_OK) code = set_token(b, "unk_token", tokens->unk_token);
-    if (code == RELAY_OK) code = set_token(b, "pad_token", tokens->pad_token);
+    relay_code code = set_tokens(b, tokens);
     if (code == RELAY_OK) code = set_template_args(b, chat);
     if (code == RELAY_OK) code = set_messages(b, chat);
     if (code == RELAY_OK) code = set_json_array(b, "tools", chat->has_tools_json, chat->tools_json, "chat.tools_json");
@@ -342,17 +363,21 @@ static void give(jinja_value text, relay_rendered *out) {
         memset(out->is_template, text.origin == JINJA_TEMPLATE, text.len);
 }
 
-relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
-                                      const relay_chat_tokens *tokens, const relay_render_watch *watch,
-                                      relay_rendered *out, relay_err *e) {
-    jinja_value text;
-    *out = (relay_rendered){0};
+static jinja_run *create_run(const relay_render_watch *watch) {
     jinja_limits limits = JINJA_LIMITS_DEFAULT;
     if (watch != NULL) {
         limits.is_over = watch->is_over;
         limits.arg = watch->arg;
     }
-    builder b = {.run = jinja_run_create(&limits), .e = e};
+    return jinja_run_create(&limits);
+}
+
+relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
+                                      const relay_chat_tokens *tokens, const relay_render_watch *watch,
+                                      relay_rendered *out, relay_err *e) {
+    jinja_value text;
+    *out = (relay_rendered){0};
+    builder b = {.run = create_run(watch), .e = e};
     relay_code code = set_variables(&b, chat, tokens);
     if (code == RELAY_OK) {
         code = jinja_run_render(b.run, t->compiled, &text, e);
@@ -360,6 +385,20 @@ relay_code relay_chat_template_render(const relay_chat_template *t, const Relay_
     }
     if (code == RELAY_OK && chat->has_continue_final_message && chat->continue_final_message)
         code = cut_behind_final_message(&b, chat, &text);
+    if (code == RELAY_OK) give(text, out);
+    builder_fini(&b);
+    return code;
+}
+
+relay_code relay_chat_template_render_context(const relay_chat_template *t, ProtobufCBinaryData context_json,
+                                              const int64_t *now, const relay_render_watch *watch, relay_rendered *out,
+                                              relay_err *e) {
+    jinja_value text;
+    *out = (relay_rendered){0};
+    builder b = {.run = create_run(watch), .e = e};
+    if (now != NULL) jinja_run_set_time(b.run, *now);
+    relay_code code = set_json_variables(&b, context_json, "context_json", NULL, 0);
+    if (code == RELAY_OK) code = jinja_run_render(b.run, t->compiled, &text, e);
     if (code == RELAY_OK) give(text, out);
     builder_fini(&b);
     return code;

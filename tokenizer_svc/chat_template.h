@@ -49,5 +49,10 @@ typedef struct relay_render_watch {
 relay_code relay_chat_template_render(const relay_chat_template *t, const Relay__V1__Chat *chat,
                                       const relay_chat_tokens *tokens, const relay_render_watch *watch,
                                       relay_rendered *out, relay_err *e) RELAY_NODISCARD;
+// The same with all variables as one JSON object, and none beside them. Errors call it context_json. `now` may be NULL:
+// strftime_now shows the clock's time.
+relay_code relay_chat_template_render_context(const relay_chat_template *t, ProtobufCBinaryData context_json,
+                                              const int64_t *now, const relay_render_watch *watch, relay_rendered *out,
+                                              relay_err *e) RELAY_NODISCARD;
 
 #endif

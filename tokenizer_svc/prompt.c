@@ -36,8 +36,11 @@ static relay_code from_text(relay_prompt *out, const relay_text_model *model, co
 static relay_code from_chat(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
                             const relay_render_watch *watch, relay_err *e) {
     relay_rendered rendered = {0};
-    relay_code code = relay_text_model_render(model, m->chat, NULL, watch, &rendered, e);
-    if (code == RELAY_OK) code = relay_text_model_encode_rendered(model, &rendered, &out->encoding, e);
+    relay_code code = relay_text_model_render(model, m->chat, watch, &rendered, e);
+    if (code == RELAY_OK) {
+        bool parses_special = m->has_parse_special_tokens && m->parse_special_tokens;
+        code = relay_text_model_encode_rendered(model, &rendered, parses_special, &out->encoding, e);
+    }
     if (code == RELAY_OK && out->encoding.n == 0) {
         code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat renders to an empty prompt");
     }
@@ -89,9 +92,9 @@ static relay_code from_ids(relay_prompt *out, const relay_text_model *model, con
 
 relay_code relay_prompt_make(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
                              uint64_t max_text_bytes, const relay_render_watch *watch, relay_err *e) {
-    bool is_text = m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT;
-    if (m->has_parse_special_tokens && m->parse_special_tokens && !is_text) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "parse_special_tokens is set without prompt");
+    bool is_ids = m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_TOKEN_IDS;
+    if (m->has_parse_special_tokens && m->parse_special_tokens && is_ids) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "parse_special_tokens is set with token_ids, which have no names");
     }
     switch (m->input_case) {
     case RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT:

@@ -223,33 +223,32 @@ static relay_code find_template(const relay_text_model *m, const Relay__V1__Chat
                       (const char *)name.data);
 }
 
+relay_chat_tokens relay_text_model_chat_tokens(const relay_text_model *m) {
+    return (relay_chat_tokens){
+        .bos_token = m->bos_token,
+        .eos_token = m->eos_token,
+        .unk_token = m->unk_token,
+        .pad_token = m->pad_token,
+    };
+}
+
 relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_chat_template *custom, const relay_render_watch *watch,
-                                   relay_rendered *out, relay_err *e) {
+                                   const relay_render_watch *watch, relay_rendered *out, relay_err *e) {
     for (size_t i = 0; i < chat->n_messages; i++) {
         if (chat->messages[i]->n_token_ids != 0) {
             return relay_fail(e, RELAY_UNIMPLEMENTED,
                               "chat.messages[%zu].token_ids is not supported by this build; leave it empty", i);
         }
     }
-    relay_code code = RELAY_OK;
-    if (custom == NULL) {
-        code = find_template(m, chat, &custom, e);
-    } else if (chat->has_template_name) {
-        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat.template_name and template are both set");
-    }
+    const relay_chat_template *t = NULL;
+    relay_code code = find_template(m, chat, &t, e);
     if (code != RELAY_OK) return code;
-    relay_chat_tokens tokens = {
-        .bos_token = m->bos_token,
-        .eos_token = m->eos_token,
-        .unk_token = m->unk_token,
-        .pad_token = m->pad_token,
-    };
-    return relay_chat_template_render(custom, chat, &tokens, watch, out, e);
+    relay_chat_tokens tokens = relay_text_model_chat_tokens(m);
+    return relay_chat_template_render(t, chat, &tokens, watch, out, e);
 }
 
 // Stretches of one origin. Owned; count in *n.
-static relay_text_span *split_by_origin(const relay_rendered *r, size_t *n) {
+static relay_text_span *split_by_origin(const relay_rendered *r, bool parse_special, size_t *n) {
     size_t count = 0;
     for (size_t i = 0; i < r->len; i++)
         count += i == 0 || r->is_template[i] != r->is_template[i - 1];
@@ -258,7 +257,7 @@ static relay_text_span *split_by_origin(const relay_rendered *r, size_t *n) {
     for (size_t i = 0; i < r->len; i++) {
         if (i == 0 || r->is_template[i] != r->is_template[i - 1]) {
             last = last == NULL ? spans : last + 1;
-            *last = (relay_text_span){.text = r->text + i, .parse_special = r->is_template[i] != 0};
+            *last = (relay_text_span){.text = r->text + i, .parse_special = parse_special || r->is_template[i] != 0};
         }
         last->len++;
     }
@@ -277,9 +276,9 @@ static void prepend(relay_encoding *enc, uint32_t id) {
 }
 
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            relay_encoding *enc, relay_err *e) {
+                                            bool parse_special, relay_encoding *enc, relay_err *e) {
     size_t n_spans;
-    relay_text_span *spans = split_by_origin(rendered, &n_spans);
+    relay_text_span *spans = split_by_origin(rendered, parse_special, &n_spans);
     relay_encode_opts opts = {0};
     relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
     free(spans);

@@ -40,15 +40,15 @@ relay_code relay_text_model_check_fingerprint(const relay_text_model *m, protobu
 relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t *ids, size_t n, const char *field,
                                       relay_err *e) RELAY_NODISCARD;
 
-// Renders with the template that `chat` names, or with `custom` where that is given. FAILED_PRECONDITION where there is
-// none.
+// What a template sees of the special tokens; valid as long as the model.
+relay_chat_tokens relay_text_model_chat_tokens(const relay_text_model *m);
+// Renders with the template that `chat` names. FAILED_PRECONDITION where there is none.
 relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_chat_template *custom, const relay_render_watch *watch,
-                                   relay_rendered *out, relay_err *e) RELAY_NODISCARD;
+                                   const relay_render_watch *watch, relay_rendered *out, relay_err *e) RELAY_NODISCARD;
 // Tokenizes a rendered chat: names of special tokens count only where the template wrote them, so that no message can
-// pretend to be another role's. BOS is added where the tokenizer file asks for it and the template has not done it.
-// Appends to *enc, which is empty.
+// pretend to be another role's; with parse_special everywhere. BOS is added where the tokenizer file asks for it and
+// the template has not done it. Appends to *enc, which is empty.
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
+                                            bool parse_special, relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
 
 #endif

@@ -19,7 +19,7 @@ def relay(services, *args, check=True, **kwargs):
     return run(RELAY, args[0], "--server", services[1].address, *args[1:], check=check, **kwargs)
 
 
-@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "info"])
+@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "render", "info"])
 def test_help_of_each_command(command):
     done = run(RELAY, command, "--help")
     assert done.stdout.startswith("usage: relay %s" % command) and "--server" in done.stdout and done.stderr == ""

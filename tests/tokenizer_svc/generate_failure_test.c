@@ -41,7 +41,7 @@ static const field_case request_fields[] = {
     {"output", ""},
     {"cache", "cache.do_not_store is not supported"},
     {"priority", "priority"},
-    {"parse_special_tokens", "parse_special_tokens is set without prompt"},
+    {"parse_special_tokens", "parse_special_tokens is set with token_ids"},
     {"num_sequences", "num_sequences above 1 is not supported"},
     {"time_limit_ms", "time_limit_ms is 0"},
     {"request_id", "request_id has 300 bytes"},

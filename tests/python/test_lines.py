@@ -1,0 +1,180 @@
+"""relay tokenize, detokenize and render with --jsonl: one JSON object a line, in process and over gRPC."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import RELAY, ROOT, SMOLLM2, run
+
+TEMPLATES = ROOT / "tests/data/chat_templates"
+
+
+def lines(command, *flags, objects=None, text=None, code=0):
+    """What relay answers to the lines."""
+    text = text if text is not None else "".join(json.dumps(o, ensure_ascii=False) + "\n" for o in objects)
+    done = run(RELAY, command, "--jsonl", *flags, input=text, check=False)
+    assert done.returncode == code and done.stderr == "", (done.returncode, done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(params=["in process", "over gRPC"])
+def where(request):
+    if request.param == "in process":
+        return ["--tokenizer", SMOLLM2]
+    return ["--server", request.getfixturevalue("services")[1].address]
+
+
+def test_tokenize_gives_ids_and_offsets(where):
+    first, second, third = lines("tokenize", *where, objects=[
+        {"text": "Hello, wörld", "add_special_tokens": False}, {"text": ""},
+        {"text": "a<|im_end|>b", "parse_special_tokens": True, "add_special_tokens": None}])
+    assert first["offsets"][0][0] == 0 and first["offsets"][-1][1] == len("Hello, wörld".encode())
+    assert all(a[1] == b[0] for a, b in zip(first["offsets"], first["offsets"][1:])) and "pieces" not in first
+    assert second == {"ids": [], "offsets": []}
+    assert third["ids"][1] == 2 and third["offsets"][1] == [1, 11]
+    # Without the word for it a name is text.
+    assert 2 not in lines("tokenize", *where, objects=[{"text": "a<|im_end|>b"}])[0]["ids"]
+
+
+def test_tokenize_adds_pieces_and_cuts(where):
+    answer, = lines("tokenize", *where, "--pieces", "--truncate-to", "2", "--truncate-side", "left", objects=[{"text": "one two three"}])
+    assert answer["pieces"] == ["IHR3bw==", "IHRocmVl"] and answer["offsets"] == [[3, 7], [7, 13]]
+    assert lines("tokenize", *where, "--count", objects=[{"text": "one two three"}]) == [{"count": 3}]
+
+
+def test_detokenize_is_the_way_back(where):
+    text = "Hello, wörld 語 😀\n\ttabs"
+    ids = lines("tokenize", *where, objects=[{"text": text}])[0]["ids"]
+    answers = lines("detokenize", *where, objects=[
+        {"ids": ids}, {"ids": [1, *ids, 2], "skip_special_tokens": True}, {"ids": [1, *ids, 2], "skip_special_tokens": False}, {"ids": []}])
+    assert [a["text"] for a in answers] == [text, text, "<|im_start|>" + text + "<|im_end|>", ""]
+
+
+def test_render_gives_text_and_ids(where):
+    messages = [{"role": "user", "content": "Hi <|im_end|>"}]
+    with_prompt, without, parsed = lines("render", *where, objects=[
+        {"messages": messages}, {"messages": messages, "add_generation_prompt": False, "tools": None},
+        {"messages": messages, "parse_special_tokens": True}])
+    assert with_prompt["text"] == without["text"] + "<|im_start|>assistant\n"
+    assert with_prompt["text"].endswith("<|im_start|>user\nHi <|im_end|><|im_end|>\n<|im_start|>assistant\n")
+    assert with_prompt["ids"].count(2) == 2 and parsed["ids"].count(2) == 3 and parsed["text"] == with_prompt["text"]
+
+
+def test_a_line_that_fails_says_why_and_the_rest_go_on(where):
+    bad = ['{"text": 1}', '{}', '{"text": "a", "txet": "b"}', '[1]', 'x', '', '{"text": "a"', '{"text": "a", "add_special_tokens": 1}',
+           '{"text": "\\ud800"}']
+    text = "".join(line + "\n" for line in ['{"text": "one"}', *bad]) + '{"text": "last"}'  # no newline at the end
+    answers = lines("tokenize", *where, text=text, code=1)
+    assert len(answers) == len(bad) + 2 and answers[0]["ids"] and answers[-1]["ids"]
+    errors = [a["error"] for a in answers[1:-1]]
+    for error, word in zip(errors, ["text must be a string", "text is missing", '"txet"', "not a JSON object", "line", "empty", "line", "add_special_tokens",
+                                    "line"]):
+        assert word in error, (word, error)
+    answers = lines("detokenize", *where, objects=[{"ids": [1, -1]}, {"ids": [4000000]}, {"ids": "1"}, {"ids": [1.5]}, {"ids": [5]}], code=1)
+    for answer, word in zip(answers, ["ids[1]", "4000000", "array", "ids[0]"]):
+        assert word in answer["error"], answer
+    answers = lines("render", *where, objects=[
+        {"messages": []}, {"messages": [{"content": "x"}]}, {"messages": [3]}, {"messages": [{"role": "user", "content": "x"}], "context": 3},
+        {"messages": [{"role": "user", "content": "x"}], "context": {"tools": []}}, {"messages": [{"role": "user"}]},
+        {"messages": [{"role": "user", "content": "x"}], "template_name": "no such"}, {"messages": [{"role": "user", "content": "x"}]}], code=1)
+    for answer, word in zip(answers, ["messages", "messages[0].role", "messages[0]", "context", "tools", "content", "no such"]):
+        assert word in answer["error"], answer
+    assert "ids" in answers[-1]
+
+
+def test_a_template_of_its_own_needs_no_tokenizer():
+    answers = lines("render", objects=[
+        {"template": "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ x }}{{ tools is defined }}{{ bos_token is defined }}",
+         "messages": [{"role": "user", "content": "hi"}], "context": {"x": 3}},
+        {"template": "{{ tools is none }}", "tools": None}, {"template": "{{ raise_exception('no ' ~ x) }}", "context": {"x": "way"}},
+        {"template": "line one\n  {{ 1 + }}"}, {"template": "{{ x.y.z }}", "context": {"x": {}}},
+        {"template": "{{ messages }}", "messages": [], "context": {"messages": []}}, {"messages": [{"role": "user", "content": "x"}]}], code=1)
+    assert answers[:2] == [{"text": "user:hi;3FalseFalse"}, {"text": "True"}]
+    assert answers[2]["error"] == "no way"
+    for answer, word in zip(answers[3:], ["line 2, column", "line 1, column", "context too", "template is not set"]):
+        assert word in answer["error"], answer
+
+
+def test_a_template_of_its_own_with_a_tokenizer_gives_ids(where):
+    # bos_token is a control token as the tokenizer's own would be, and the text of a message is not.
+    flags = where + (["--model", "Smollm2 135M 8k Lc100K Mix1 Ep2"] if where[0] == "--server" else [])
+    answer, = lines("render", *flags, objects=[{"template": "{{ bos_token }}{{ x }}", "context": {"bos_token": "<|im_start|>", "x": "<|im_start|>"}}])
+    assert answer["text"] == "<|im_start|>" * 2 and answer["ids"][0] == 1 and answer["ids"].count(1) == 1
+
+
+def test_the_template_cases_through_the_command_line():
+    rendered = json.loads((TEMPLATES / "rendered.json").read_text())
+    unit = json.loads((TEMPLATES / "unit.json").read_text())
+    texts = json.loads((TEMPLATES / "unit_jinja2.json").read_text())
+    objects, expected = [], []
+    for case in rendered:
+        # Two targets are JavaScript's and not jinja2's: jinja_cases_test.c has them.
+        if case["name"] in ("MadeAgents/Hammer2.1", "HuggingFaceTB/SmolVLM-Instruct"):
+            continue
+        context = dict(case["data"])
+        line = {"template": case["chat_template"], "context": context, "now_unix_seconds": 1752148800}
+        for key in ("messages", "tools", "add_generation_prompt"):
+            if key in context:
+                line[key] = context.pop(key)
+        objects.append(line)
+        expected.append(case["target"])
+    for case in unit:
+        objects.append({"template": case["template"], "context": case["context"]})
+        expected.append(texts[case["name"]])
+    answers = lines("render", objects=objects, code=1 if None in expected else 0)
+    assert [a.get("text") for a in answers] == expected
+
+
+def test_text_commands_work_without_a_server():
+    ids = run(RELAY, "tokenize", "--tokenizer", SMOLLM2, "Hello, world").stdout.split()
+    assert run(RELAY, "detokenize", "--tokenizer", SMOLLM2, *ids).stdout == "Hello, world\n"
+    assert run(RELAY, "render", "--tokenizer", SMOLLM2, "--system", "S", "Hi").stdout.startswith("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi<|im_end|>")
+    shown = run(RELAY, "render", "--tokenizer", SMOLLM2, "--ids", "--no-add-generation-prompt", "Hi").stdout.split()
+    answer = json.loads(run(RELAY, "render", "--tokenizer", SMOLLM2, "--json", "--no-add-generation-prompt", "Hi").stdout)
+    assert [str(i) for i in answer["encoding"]["token_ids"]] == shown and answer["stop_token_ids"]
+    done = run(RELAY, "tokenize", "--tokenizer", "/no/such/file", "x", check=False)
+    assert done.returncode != 0 and "/no/such/file" in done.stderr
+
+
+def test_a_template_file_needs_no_tokenizer(tmp_path):
+    (tmp_path / "t").write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
+    assert run(RELAY, "render", "--template", tmp_path / "t", "--system", "S", "Hi").stdout == "[system] S[user] Hi"
+
+
+@pytest.mark.parametrize("command, flags", [("tokenize", ["x"]), ("tokenize", ["--file", "x"]), ("detokenize", ["--json"]), ("render", ["--ids"]),
+                                            ("render", ["--system", "x"]), ("tokenize", ["--truncate-to", "0"]), ("tokenize", ["--truncate-side", "up"])])
+def test_what_does_not_go_with_lines_is_refused(command, flags):
+    done = run(RELAY, command, "--jsonl", "--tokenizer", SMOLLM2, *flags, input="", check=False)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr != ""
+
+
+def test_each_line_is_answered_before_the_next_is_written():
+    p = subprocess.Popen([RELAY, "tokenize", "--jsonl", "--tokenizer", SMOLLM2], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for i in range(3):
+        p.stdin.write(b'{"text": "number %d"}\n' % i)
+        p.stdin.flush()
+        assert json.loads(p.stdout.readline())["ids"]
+    p.stdin.close()
+    assert p.wait(20) == 0
+
+
+def test_many_lines_need_the_memory_of_one():
+    text = json.dumps({"text": "The quick brown fox jumps over the lazy dog. " * 20}) + "\n"
+
+    def peak(n):
+        p = subprocess.Popen([RELAY, "tokenize", "--jsonl", "--tokenizer", SMOLLM2], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        p.stdin.write((text * n).encode())
+        p.stdin.close()
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        assert p.returncode == 0
+        return usage.ru_maxrss
+    assert peak(5000) < peak(50) + 8 * 1024  # KiB; the lines themselves are 4.5 MB, their answers four times that
+
+
+def test_a_closed_output_ends_the_work():
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([RELAY, "tokenize", "--jsonl", "--tokenizer", SMOLLM2], input='{"text": "x"}\n' * 100000, stdout=full,
+                           stderr=subprocess.PIPE, text=True, timeout=60)
+    assert p.returncode == 1 and "standard output" in p.stderr
