@@ -30,7 +30,7 @@ static inline relay_philox_block relay_philox4x32(relay_philox_block counter, ui
 }
 
 // What a draw is for: draws of one token for different purposes are independent.
-enum { RELAY_DRAW_TOKEN = 0 };
+enum { RELAY_DRAW_TOKEN = 0, RELAY_DRAW_XTC = 1 };
 
 // Uniform in [0, 1), of 53 random bits.
 static inline double relay_philox_uniform(uint64_t seed, uint32_t position, uint32_t sequence_index, uint32_t purpose) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "kernels/philox.h"
 
 static inline float relay_sampling_clamp(float logit) {
     return fmaxf(-FLT_MAX, fminf(logit, FLT_MAX));
@@ -48,6 +49,40 @@ static inline void relay_sampling_change_logits(float *logits, uint32_t n_vocab,
         for (; out != 0; out &= out - 1)
             logits[first + (uint32_t)__builtin_ctz(out)] = -INFINITY;
     }
+}
+
+// Whether XTC takes part in this draw.
+static inline bool relay_sampling_xtc_happens(const relay_sample_params *p) {
+    return p->xtc_probability > 0 &&
+           relay_philox_uniform(p->seed, p->position, p->sequence_index, RELAY_DRAW_XTC) < (double)p->xtc_probability;
+}
+
+static inline bool relay_sampling_has_typical(const relay_sample_params *p) {
+    return p->typical_p > 0 && p->typical_p < 1;
+}
+
+// Mirostat (Basu et al., "Mirostat: a neural text decoding algorithm that directly controls perplexity", ICLR 2021), as
+// its authors' code has it: surprises are those of the whole distribution, not of what is left after the cut.
+
+enum { RELAY_MIROSTAT_PAIRS = 100 }; // neighbours in the order from which version 1 estimates Zipf's exponent
+
+// How many of the most likely version 1 draws from; `x` [n] are the log-weights of the first ones of the order.
+static inline uint32_t relay_sampling_mirostat_k(const double *x, uint32_t n, uint32_t n_vocab, double mu) {
+    double num = 0, den = 0;
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        double t = log((i + 2.0) / (i + 1.0));
+        num += (x[i] - x[i + 1]) * t;
+        den += t * t;
+    }
+    double s = den > 0 ? num / den : 1, eps = s - 1;
+    double below = fabs(eps) < 1e-9 ? log(n_vocab) : (1 - pow(n_vocab, -eps)) / eps;
+    double k = round(pow(exp2(mu) / below, 1 / s)) + 1;
+    return k < n_vocab ? (uint32_t)k : n_vocab; // the whole vocabulary where it is no number
+}
+
+// The state after an id of this surprise, in bits, was drawn.
+static inline float relay_sampling_mirostat_next(const relay_sample_params *p, double surprise) {
+    return (float)(p->mirostat_mu - (double)p->mirostat_eta * (surprise - (double)p->mirostat_tau));
 }
 
 // A logprob as it is told: that of a finite logit is finite, at however small a temperature.

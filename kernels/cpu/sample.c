@@ -1,10 +1,11 @@
 // The sampling operation, without sorting the vocabulary.
 //
-// Ids are ordered by logit, larger first, equal ones by id. Each truncation is a cut in that order: the last id that is
-// kept. top_k finds its cut by keeping the best k of a buffer while it walks the row; top_p first sets aside the ids
-// whose share is so small that together they cannot matter, then selects among the rest by halves; min_p compares
-// weights. What is left is walked once in the order of ids to sum its weights, and the draw is found by run of ids,
-// then by id.
+// Ids are ordered by logit, larger first, equal ones by id. Most truncations are a cut in that order: the last id that
+// is kept. top_n_sigma is a threshold; top_k finds its cut by keeping the best k of a buffer while it walks the row;
+// top_p first sets aside the ids whose share is so small that together they cannot matter, then selects among the rest
+// by halves; min_p and mirostat 2 compare weights. Typical sampling and XTC are no cuts: what they take out gets the
+// logit -infinity in a copy of the row. What is left is walked once in the order of ids to sum its weights, and the
+// draw is found by run of ids, then by id.
 //
 // One row is sampled by one thread, and no step's order depends on anything but the row: the same logits and parameters
 // give the same id and the same logprobs. Weights are float32, sums of many are double.
@@ -13,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/candidates.h"
 #include "kernels/philox.h"
 #include "kernels/sampling.h"
 
@@ -76,13 +78,14 @@ RELAY_INLINE vm kept_lanes(cut c, vf logits, uint32_t i) {
     return vm_and(is_kept, vf_lt(vf_set(-INFINITY), logits));
 }
 
-// Sum of the row's weights, in runs: lanes within a run, runs in double.
-static double sum_weights(const row *r) {
+// Sum of the weights that the cut keeps, in runs: lanes within a run, runs in double.
+static double sum_weights(const row *r, cut c) {
     double total = 0;
     for (uint32_t first = 0; first < r->n; first += RUN) {
         vf sum = vf_set(0);
         for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
-            sum = vf_add(sum, weights_of(r, load_logits(r->logits, i, r->n)));
+            vf logits = load_logits(r->logits, i, r->n);
+            sum = vf_add(sum, vf_select(kept_lanes(c, logits, i), vf_set(0), weights_of(r, logits)));
         }
         total += vf_sum(sum);
     }
@@ -97,50 +100,6 @@ static uint32_t rank_of(const row *r, uint32_t id) {
         rank += (uint32_t)__builtin_popcount(vm_bits(kept_lanes((cut){logit, id}, load_logits(r->logits, i, r->n), i)));
     }
     return rank;
-}
-
-// ---- Selection in a buffer of candidates
-
-static bool comes_first(relay_candidate a, relay_candidate b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-static void swap(relay_candidate *a, relay_candidate *b) {
-    relay_candidate t = *a;
-    *a = *b;
-    *b = t;
-}
-
-// Splits [0, n), n >= 1, around its middle element: what comes before it in the order goes to its left. Returns its
-// index. Candidates arrive in the order of ids, which has nothing to do with that of logits, so the middle is a fair
-// pivot; of three, so that a sorted row is no worst case either.
-static uint32_t split(relay_candidate *a, uint32_t n) {
-    relay_candidate *x = &a[0], *y = &a[n / 2], *z = &a[n - 1];
-    if (comes_first(*y, *x)) swap(x, y);
-    if (comes_first(*z, *y)) swap(y, z);
-    if (comes_first(*y, *x)) swap(x, y);
-    swap(y, z); // the median is last
-    uint32_t left = 0;
-    for (uint32_t i = 0; i + 1 < n; i++) {
-        if (comes_first(a[i], a[n - 1])) swap(&a[left++], &a[i]);
-    }
-    swap(&a[left], &a[n - 1]);
-    return left;
-}
-
-// Moves the first k of the order to the front (in any order); the k-th itself is at [k - 1]. 1 <= k <= n.
-static void select_first(relay_candidate *a, uint32_t n, uint32_t k) {
-    while (n > 1) {
-        uint32_t pivot = split(a, n);
-        if (pivot == k - 1) return;
-        if (pivot > k - 1) {
-            n = pivot;
-        } else {
-            a += pivot + 1;
-            n -= pivot + 1;
-            k -= pivot + 1;
-        }
-    }
 }
 
 // ---- Cuts
@@ -159,7 +118,7 @@ static cut top_k_cut(const row *r, uint32_t k, relay_candidate *buffer, uint32_t
             uint32_t id = i + (uint32_t)__builtin_ctz(bits);
             if (n == room) {
                 // Later ids of the same logit come behind the k-th: only larger logits matter from here on.
-                select_first(buffer, n, k);
+                relay_candidates_select(buffer, n, k);
                 threshold = buffer[k - 1].logit;
                 n = k;
                 if (!(r->logits[id] > threshold)) continue;
@@ -169,7 +128,7 @@ static cut top_k_cut(const row *r, uint32_t k, relay_candidate *buffer, uint32_t
     }
     *n_out = n < k ? n : k;
     if (n < k) return keep_all;
-    select_first(buffer, n, k);
+    relay_candidates_select(buffer, n, k);
     return (cut){buffer[k - 1].logit, buffer[k - 1].id};
 }
 
@@ -184,13 +143,13 @@ static void weigh_candidates(const row *r, relay_candidate *c, uint32_t n) {
     }
 }
 
-// All ids whose weight is at least `least`, with their weights.
-static uint32_t collect(const row *r, float least, relay_candidate *buffer) {
+// All ids that the cut keeps and whose weight is at least `least`, with their weights, in the order of ids.
+static uint32_t collect(const row *r, cut c, float least, relay_candidate *buffer) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n; i += LANES) {
         vf logits = load_logits(r->logits, i, r->n);
         vf weights = weights_of(r, logits);
-        uint32_t bits = vm_bits(vm_and(vf_le(vf_set(least), weights), vf_lt(vf_set(-INFINITY), logits)));
+        uint32_t bits = vm_bits(vm_and(vf_le(vf_set(least), weights), kept_lanes(c, logits, i)));
         if (bits == 0) continue;
         float lanes[LANES];
         vf_store(lanes, weights);
@@ -207,7 +166,7 @@ static cut weight_cut(relay_candidate *a, uint32_t n, double wanted) {
     double before = 0; // of what is known to be kept
     for (;;) {
         if (n == 1) return (cut){a[0].logit, a[0].id};
-        uint32_t pivot = split(a, n);
+        uint32_t pivot = relay_candidates_split(a, n);
         double left = before;
         for (uint32_t i = 0; i < pivot; i++)
             left += a[i].weight;
@@ -223,23 +182,119 @@ static cut weight_cut(relay_candidate *a, uint32_t n, double wanted) {
     }
 }
 
+// The threshold of top-n-sigma (Tang et al., "Top-n-sigma: not all logits are you need", 2024): so many standard
+// deviations of the finite logits below the largest.
+static cut sigma_cut(const row *r, float n_sigma) {
+    double sum = 0, squares = 0;
+    uint64_t n = 0;
+    for (uint32_t first = 0; first < r->n; first += RUN) {
+        vf run_sum = vf_set(0), run_squares = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
+            vf logits = load_logits(r->logits, i, r->n);
+            vm is_finite = vf_lt(vf_set(-INFINITY), logits);
+            vf below = vf_select(is_finite, vf_set(0), vf_sub(logits, vf_set(r->max)));
+            run_sum = vf_add(run_sum, below);
+            run_squares = vf_fma(below, below, run_squares);
+            n += (uint32_t)__builtin_popcount(vm_bits(is_finite));
+        }
+        sum += vf_sum(run_sum);
+        squares += vf_sum(run_squares);
+    }
+    double mean = sum / (double)n, variance = squares / (double)n - mean * mean;
+    return (cut){(float)(r->max - (double)n_sigma * sqrt(fmax(variance, 0))), r->n - 1};
+}
+
+static bool is_kept(cut c, float logit, uint32_t id) {
+    return logit > c.logit || (logit == c.logit && id <= c.id);
+}
+
+// top_n_sigma, top_k and top_p.
 static cut truncation(const row *r, const relay_sample_params *p, relay_candidate *buffer) {
-    cut c = keep_all;
-    uint32_t n = 0;
+    cut c = p->top_n_sigma > 0 ? sigma_cut(r, p->top_n_sigma) : keep_all;
     if (p->top_k > 0 && p->top_k < r->n) {
-        c = top_k_cut(r, p->top_k, buffer, &n);
+        uint32_t n, n_kept = 0;
+        cut k_cut = top_k_cut(r, p->top_k, buffer, &n);
+        if (is_kept(c, k_cut.logit, k_cut.id)) c = k_cut;
         if (p->top_p >= 1) return c;
-        weigh_candidates(r, buffer, n);
+        for (uint32_t i = 0; i < n; i++) {
+            if (is_kept(c, buffer[i].logit, buffer[i].id)) buffer[n_kept++] = buffer[i];
+        }
+        weigh_candidates(r, buffer, n_kept);
         double total = 0;
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < n_kept; i++)
             total += buffer[i].weight;
-        return weight_cut(buffer, n, p->top_p * total);
+        return weight_cut(buffer, n_kept, p->top_p * total);
     }
     if (p->top_p >= 1) return c;
     // Ids of less than this share are together less than 1 - top_p, so those above reach top_p without them.
-    double total = sum_weights(r);
-    n = collect(r, (float)((1 - (double)p->top_p) * total / r->n * 0.999), buffer);
+    double total = sum_weights(r, c);
+    uint32_t n = collect(r, c, (float)((1 - (double)p->top_p) * total / r->n * 0.999), buffer);
     return weight_cut(buffer, n, p->top_p * total);
+}
+
+// ---- Taking ids out: `logits` is the row's, to write to
+
+static void keep_only(row *r, float *logits, cut c, float least) {
+    for (uint32_t i = 0; i < r->n; i += LANES) {
+        vf l = load_logits(logits, i, r->n);
+        vm is_left = vm_and(kept_lanes(c, l, i), vf_le(vf_set(least), weights_of(r, l)));
+        uint32_t n = r->n - i < LANES ? r->n - i : LANES;
+        vf_store_n(logits + i, vf_select(is_left, vf_set(-INFINITY), l), n);
+    }
+    find_max(logits, r->n, &r->max);
+}
+
+// Locally typical sampling (Meister et al., 2022): those whose surprise is nearest to the entropy, the fewest that have
+// typical_p of the weight. A surprise's distance from the entropy is, up to a factor, that of the logit from the mean
+// logit.
+static void keep_typical(row *r, float *logits, float typical_p, relay_candidate *buffer) {
+    uint32_t n = collect(r, keep_all, 0, buffer);
+    double total = 0, moment = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        total += buffer[i].weight;
+        if (buffer[i].weight > 0) moment += (double)buffer[i].weight * ((double)buffer[i].logit - r->max);
+    }
+    const double mean = r->max + moment / total;
+    for (uint32_t i = 0; i < n; i++)
+        buffer[i].logit = (float)-fabs(buffer[i].logit - mean); // the key: selection puts the larger first
+    cut c = weight_cut(buffer, n, typical_p * total);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_kept(c, buffer[i].logit, buffer[i].id)) logits[buffer[i].id] = -INFINITY;
+    }
+    find_max(logits, r->n, &r->max);
+}
+
+// XTC (p-e-w, text-generation-webui #6335): of those with at least the threshold's share, all but the least likely go.
+static void exclude_top_choices(row *r, float *logits, float threshold, relay_candidate *buffer) {
+    uint32_t n = collect(r, keep_all, (float)(threshold * sum_weights(r, keep_all)), buffer), last = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        if (relay_candidate_comes_first(buffer[last], buffer[i])) last = i;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (i != last) logits[buffer[i].id] = -INFINITY;
+    }
+    find_max(logits, r->n, &r->max);
+}
+
+// ---- Mirostat
+
+// What is drawn from: the cut, and the least weight in *least.
+static cut mirostat_cut(const row *r, const relay_sample_params *p, double total, relay_candidate *buffer,
+                        float *least) {
+    if (p->mirostat == 2) {
+        double weight = total * exp2(-(double)p->mirostat_mu);
+        if (weight > 1) return (cut){r->max, first_id_of(r, r->max)}; // all surprise more: the first stays
+        *least = (float)weight;
+        return keep_all;
+    }
+    double x[RELAY_MIROSTAT_PAIRS + 1];
+    uint32_t n;
+    top_k_cut(r, RELAY_MIROSTAT_PAIRS + 1, buffer, &n);
+    relay_candidates_sort(buffer, n);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = ((double)buffer[i].logit - r->max) / r->temperature;
+    uint32_t k = relay_sampling_mirostat_k(x, n, r->n, p->mirostat_mu);
+    return top_k_cut(r, k, buffer, &n);
 }
 
 // ---- Draw
@@ -296,19 +351,33 @@ static uint32_t draw(const row *r, cut c, float min_p, double u, double *runs, d
 
 // ---- Logprobs
 
-// `total` is the sum of the weights of the row's first n_left ids.
-static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, relay_candidate *buffer,
-                   relay_sample_result *out) {
-    const double log_total = log(total);
+// What is left of a row: ids up to the cut, of at least this weight; how many there are and what they weigh.
+typedef struct leftover {
+    cut c;
+    float least;
+    uint32_t n;
+    double total;
+} leftover;
+
+static bool is_left(const row *r, const leftover *left, uint32_t id) {
+    uint32_t bits, first = id / LANES * LANES;
+    left_weights(r, left->c, left->least, first, &bits);
+    return bits >> (id - first) & 1;
+}
+
+static void report(const row *r, const leftover *left, const relay_sample_params *p, const uint32_t *wanted,
+                   relay_candidate *buffer, relay_sample_result *out) {
+    const double log_total = log(left->total);
     out->logprob = relay_sampling_logprob(r->logits[out->token_id], r->max, r->temperature, log_total);
-    if (n_top == 0) return;
+    for (uint32_t i = 0; i < p->n_wanted; i++) {
+        float logit = is_left(r, left, wanted[i]) ? r->logits[wanted[i]] : -INFINITY;
+        out->wanted_logprobs[i] = relay_sampling_logprob(logit, r->max, r->temperature, log_total);
+    }
+    if (p->n_top == 0) return;
     out->rank = rank_of(r, out->token_id);
     uint32_t n;
-    top_k_cut(r, n_top < n_left ? n_top : n_left, buffer, &n);
-    for (uint32_t i = 1; i < n; i++) {
-        for (uint32_t j = i; j > 0 && comes_first(buffer[j], buffer[j - 1]); j--)
-            swap(&buffer[j], &buffer[j - 1]);
-    }
+    top_k_cut(r, p->n_top < left->n ? p->n_top : left->n, buffer, &n);
+    relay_candidates_sort(buffer, n);
     out->n_top = n;
     for (uint32_t i = 0; i < n; i++) {
         out->top_ids[i] = buffer[i].id;
@@ -316,12 +385,60 @@ static void report(const row *r, double total, uint32_t n_left, uint32_t n_top, 
     }
 }
 
+static void report_raw(const row *r, const relay_sample_params *p, const uint32_t *wanted, relay_candidate *buffer,
+                       relay_sample_result *out) {
+    const leftover all = {.c = keep_all, .n = r->n, .total = sum_weights(r, keep_all)};
+    report(r, &all, p, wanted, buffer, out);
+}
+
+// ---- One row
+
+// `r` may be left with its logits in the scratch.
+static leftover draw_row(row *r, relay_sample_scratch *s, const relay_sample_params *p, relay_sample_result *out) {
+    // The inverse of a temperature near 0 stays finite, so that the largest logit's weight is exp(0).
+    r->temperature = p->temperature;
+    r->inverse_temperature = fminf(1 / p->temperature, 1e30f);
+    leftover left = {.c = keep_all};
+    double whole = 0;
+    if (p->mirostat != 0) {
+        whole = sum_weights(r, keep_all);
+        left.c = mirostat_cut(r, p, whole, s->candidates, &left.least);
+    } else {
+        left.c = truncation(r, p, s->candidates);
+        left.least = p->min_p;
+        bool has_xtc = relay_sampling_xtc_happens(p);
+        if (relay_sampling_has_typical(p) || has_xtc) {
+            if (r->logits != s->logits) memcpy(s->logits, r->logits, r->n * sizeof *s->logits);
+            r->logits = s->logits;
+            keep_only(r, s->logits, left.c, left.least);
+            left = (leftover){.c = keep_all};
+            if (relay_sampling_has_typical(p)) keep_typical(r, s->logits, p->typical_p, s->candidates);
+            if (has_xtc) exclude_top_choices(r, s->logits, p->xtc_threshold, s->candidates);
+        }
+    }
+    double u = relay_philox_uniform(p->seed, p->position, p->sequence_index, RELAY_DRAW_TOKEN);
+    out->token_id = draw(r, left.c, left.least, u, s->runs, &left.total, &left.n);
+    if (p->mirostat != 0) {
+        double x = ((double)r->logits[out->token_id] - r->max) / r->temperature;
+        out->mirostat_mu = relay_sampling_mirostat_next(p, (log(whole) - x) / log(2));
+    }
+    return left;
+}
+
 static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const float *logits, uint32_t n_vocab,
                        const relay_sample_params *p, const relay_sample_input *in) {
     memset(out, 0, sizeof *out);
+    out->mirostat_mu = p->mirostat_mu;
+    const uint32_t *wanted = in->d_wanted + p->wanted_begin;
     row raw = {logits, n_vocab, 0, 1, 1}, r = raw;
     if (!find_max(logits, n_vocab, &raw.max)) return;
     r.max = raw.max;
+    if (p->is_score_only) {
+        out->is_finite = true;
+        out->token_id = p->scored_id;
+        report_raw(&raw, p, wanted, s->candidates, out);
+        return;
+    }
     if (relay_sampling_changes_logits(p)) {
         memcpy(s->logits, logits, n_vocab * sizeof *logits);
         relay_sampling_change_logits(s->logits, n_vocab, p, in);
@@ -329,21 +446,17 @@ static void sample_row(relay_sample_scratch *s, relay_sample_result *out, const 
         if (!find_max(s->logits, n_vocab, &r.max)) return;
     }
     out->is_finite = true;
-    double total = 1;
-    uint32_t n_left = 1;
+    leftover left;
     if (p->temperature == 0) {
         out->token_id = first_id_of(&r, r.max);
+        left = (leftover){.c = {r.max, out->token_id}, .n = 1, .total = 1};
     } else {
-        // The inverse of a temperature near 0 stays finite, so that the largest logit's weight is exp(0).
-        r.temperature = p->temperature;
-        r.inverse_temperature = fminf(1 / p->temperature, 1e30f);
-        double u = relay_philox_uniform(p->seed, p->position, p->sequence_index, RELAY_DRAW_TOKEN);
-        out->token_id = draw(&r, truncation(&r, p, s->candidates), p->min_p, u, s->runs, &total, &n_left);
+        left = draw_row(&r, s, p, out);
     }
     if (p->logprob_mode == RELAY_LOGPROB_PROCESSED) {
-        report(&r, total, n_left, p->n_top, s->candidates, out);
+        report(&r, &left, p, wanted, s->candidates, out);
     } else if (p->logprob_mode == RELAY_LOGPROB_RAW) {
-        report(&raw, sum_weights(&raw), n_vocab, p->n_top, s->candidates, out);
+        report_raw(&raw, p, wanted, s->candidates, out);
     }
 }
 
