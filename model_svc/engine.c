@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
+#include "common/ident.h"
 #include "common/queue.h"
 #include "model_svc/engine_metrics.h"
 #include "model_svc/inbox.h"
@@ -70,7 +71,8 @@ static void tell_state(relay_engine *en) {
                  .running = state.n_running,
                  .waiting = state.n_waiting,
                  .waiting_tokens = state.waiting_tokens,
-                 .free_blocks = state.total_blocks - state.used_blocks,
+                 .free_blocks = state.total_blocks - state.used_blocks - state.cached_blocks,
+                 .cached_blocks = state.cached_blocks,
                  .total_blocks = state.total_blocks,
                  .unix_ms = relay_unix_ms()},
         .rate = relay_token_rate_get(&en->rate, state.decode_tokens, en->now),
@@ -221,6 +223,10 @@ static relay_code check_opts(const relay_engine_opts *o, relay_err *e) {
                               checks[i].name, checks[i].value, checks[i].min, checks[i].max);
         }
     }
+    if ((uint64_t)o->max_running * o->max_context > UINT32_MAX) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_running times max_context is %" PRIu64 "; at most %u fit",
+                          (uint64_t)o->max_running * o->max_context, UINT32_MAX);
+    }
     for (uint32_t g = 0; g < o->n_groups; g++) {
         if (o->groups[g].n_blocks == 0 || o->groups[g].n_blocks > 1U << 28) {
             return relay_fail(e, RELAY_INVALID_ARGUMENT, "KV group %u has %u blocks; it must have 1 to %u", g,
@@ -235,6 +241,12 @@ static uint32_t round_up_to_power_of_two(uint32_t n) {
     while (p < n)
         p *= 2;
     return p;
+}
+
+static uint64_t random_u64(void) {
+    uint64_t x;
+    relay_ident_random(&x, sizeof x);
+    return x;
 }
 
 // Everything but the threads.
@@ -255,11 +267,14 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
         .max_sequences = en->max_sequences,
         .token_budget = o->token_budget,
         .prompt_chunk = o->prompt_chunk,
+        .hash_seed = random_u64(),
         .emit = on_event,
         .emit_arg = en,
     };
-    for (uint32_t g = 0; g < o->n_groups; g++)
+    for (uint32_t g = 0; g < o->n_groups; g++) {
         so.n_blocks[g] = o->groups[g].n_blocks;
+        so.window[g] = o->groups[g].window;
+    }
     en->scheduler = relay_scheduler_create(&so);
     relay_step_limits limits = relay_scheduler_step_limits(en->scheduler);
     en->step = relay_step_create(&limits);

@@ -25,10 +25,11 @@ typedef struct relay_engine relay_engine;
 typedef struct relay_engine_load {
     uint64_t step;
     uint32_t running, waiting;
-    uint64_t waiting_tokens;            // ids of those waiting
-    uint32_t free_blocks, total_blocks; // of all groups together
-    uint64_t unix_ms;                   // wall time of the snapshot
-    double tokens_per_second;           // sampled, over the last seconds
+    uint64_t waiting_tokens; // ids of those waiting
+    // Of all groups together; free + cached + those in use = total. Cached ones are given to whoever needs them.
+    uint32_t free_blocks, cached_blocks, total_blocks;
+    uint64_t unix_ms;         // wall time of the snapshot
+    double tokens_per_second; // sampled, over the last seconds
     bool is_draining;
 } relay_engine_load;
 

@@ -26,6 +26,11 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
     m->prefill_tokens = relay_metrics_counter(r, "relay_prefill_tokens_total",
                                               "Tokens computed as prompt, resumed and recomputed ones included.", NULL);
     m->decode_tokens = relay_metrics_counter(r, "relay_decode_tokens_total", "Tokens drawn.", NULL);
+    m->kv_cached_blocks =
+        relay_metrics_gauge(r, "relay_kv_cache_cached_blocks",
+                            "KV blocks that nobody uses but that are kept for whoever begins alike.", NULL);
+    m->cached_tokens = relay_metrics_counter(r, "relay_cached_tokens_total",
+                                             "Tokens whose keys and values were found, not computed.", NULL);
     m->preemptions =
         relay_metrics_counter(r, "relay_preemptions_total", "Times a request gave up its KV blocks to another.", NULL);
     m->finished[RELAY_FINISH_EOS] = requests(r, "code=\"OK\",reason=\"EOS\"");
@@ -91,10 +96,12 @@ void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_s
     relay_gauge_set(m->kv_usage, (double)s->used_blocks / s->total_blocks);
     relay_gauge_set(m->kv_blocks, s->total_blocks);
     relay_gauge_set(m->kv_used_blocks, s->used_blocks);
-    relay_gauge_set(m->kv_unused_slots, (double)((uint64_t)s->used_blocks * RELAY_BLOCK_TOKENS - s->used_slots));
+    relay_gauge_set(m->kv_cached_blocks, s->cached_blocks);
+    relay_gauge_set(m->kv_unused_slots, (double)s->unused_slots);
     relay_gauge_set(m->kv_touched_bytes, (double)kv_touched_bytes);
     relay_counter_add(m->prefill_tokens, s->prefill_tokens - m->last.prefill_tokens);
     relay_counter_add(m->decode_tokens, s->decode_tokens - m->last.decode_tokens);
+    relay_counter_add(m->cached_tokens, s->cached_tokens - m->last.cached_tokens);
     relay_counter_add(m->preemptions, s->preemptions - m->last.preemptions);
     m->last = *s;
 }

@@ -11,7 +11,7 @@ void relay_load_message(Relay__V1__Load *out, const relay_engine_load *load) {
     RELAY_SET(out, waiting, load->waiting);
     RELAY_SET(out, waiting_tokens, load->waiting_tokens);
     RELAY_SET(out, free_blocks, load->free_blocks);
-    RELAY_SET(out, cached_blocks, 0); // blocks are freed with their sequence
+    RELAY_SET(out, cached_blocks, load->cached_blocks);
     RELAY_SET(out, total_blocks, load->total_blocks);
     RELAY_SET(out, leased_sequences, 0); // lease_ms is refused
     RELAY_SET(out, draining, load->is_draining);

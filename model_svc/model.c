@@ -181,7 +181,7 @@ static void describe_model(relay_model *m, const relay_model_opts *o) {
     i->n_groups = m->n_groups;
     for (uint32_t g = 0; g < m->n_groups; g++) {
         const relay_kv_pool *p = &m->pools[g];
-        i->groups[g] = (relay_kv_group){.block_bytes = p->block_bytes, .n_blocks = p->n_blocks};
+        i->groups[g] = (relay_kv_group){.block_bytes = p->block_bytes, .n_blocks = p->n_blocks, .window = p->window};
         i->kv_bytes += p->block_bytes * p->n_blocks;
     }
     i->weight_bytes = m->weights->bytes;

@@ -21,6 +21,7 @@ typedef struct relay_model_ops {
 typedef struct relay_kv_group {
     uint64_t block_bytes; // of RELAY_BLOCK_TOKENS positions of all its layers
     uint32_t n_blocks;
+    uint32_t window; // positions a row sees, itself included; 0: all
 } relay_kv_group;
 
 #endif

@@ -17,6 +17,7 @@ enum {
     RELAY_MAX_LOGIT_BIAS = 1024,
     RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
+    RELAY_SALT_BYTES = 32, // of a prefix cache's salt: a SHA-256
 };
 
 typedef struct relay_request {
@@ -49,6 +50,10 @@ typedef struct relay_request {
     uint32_t n_eos_ids;
     const uint32_t *stop_ids; // ascending; the request's own
     uint32_t n_stop_ids;
+
+    uint8_t salt[RELAY_SALT_BYTES]; // whose cached blocks it may share: those of requests with the same salt
+    bool bypass_prefix_cache;       // computes all of its prompt
+    bool do_not_store;              // what it computes is not kept for others
 
     int32_t priority;            // higher runs first
     relay_mono_us deadline;      // DEADLINE_EXCEEDED past it; RELAY_NEVER_US

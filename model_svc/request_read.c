@@ -2,6 +2,7 @@
 // contract would find first.
 #include "model_svc/request_read.h"
 
+#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,12 +240,39 @@ static relay_code read_output(relay_request *r, const Relay__V1__OutputOptions *
     return RELAY_OK;
 }
 
-static relay_code check_cache(const Relay__V1__CacheOptions *c, relay_err *e) {
-    if (c == NULL) return RELAY_OK;
-    if (c->has_salt && c->salt.len != 0) return unsupported(e, "cache.salt");
-    if (c->has_bypass_prefix_cache && c->bypass_prefix_cache) return unsupported(e, "cache.bypass_prefix_cache");
-    if (c->has_do_not_store && c->do_not_store) return unsupported(e, "cache.do_not_store");
+// Whose cached blocks the request may share: SHA-256 over the tenant, its length before it, and the salt. A salt parts
+// the cache of a tenant further; nobody reaches that of another with it.
+static void derive_salt(relay_request *r, const Relay__V1__CacheOptions *c) {
+    uint8_t text[4 + 2 * RELAY_MAX_LABEL_BYTES];
+    uint32_t n_tenant = (uint32_t)strlen(r->tenant), n = sizeof n_tenant;
+    for (uint32_t i = 0; i < sizeof n_tenant; i++)
+        text[i] = (uint8_t)(n_tenant >> 8 * i);
+    memcpy(text + n, r->tenant, n_tenant);
+    n += n_tenant;
+    if (c != NULL && c->has_salt && c->salt.len != 0) {
+        memcpy(text + n, c->salt.data, c->salt.len);
+        n += (uint32_t)c->salt.len;
+    }
+    RELAY_ASSERT(EVP_Digest(text, n, r->salt, NULL, EVP_sha256(), NULL) == 1);
+}
+
+static relay_code read_cache(relay_request *r, const Relay__V1__CacheOptions *c, relay_err *e) {
+    if (c != NULL && c->has_salt && c->salt.len > RELAY_MAX_LABEL_BYTES) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "cache.salt has %zu bytes; at most %d are allowed", c->salt.len,
+                          RELAY_MAX_LABEL_BYTES);
+    }
+    derive_salt(r, c);
+    r->bypass_prefix_cache = c != NULL && c->has_bypass_prefix_cache && c->bypass_prefix_cache;
+    r->do_not_store = c != NULL && c->has_do_not_store && c->do_not_store;
     return RELAY_OK;
+}
+
+relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateTokensRequest *m,
+                                    protobuf_c_boolean is_set, ProtobufCBinaryData tenant, const char *field,
+                                    relay_err *e) {
+    relay_code code = relay_request_label(r, &r->tenant, is_set, tenant, field, e);
+    if (code == RELAY_OK) derive_salt(r, m->cache);
+    return code;
 }
 
 // What is resumed must have something left to generate.
@@ -290,7 +318,7 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
     if (code != RELAY_OK) return code;
     code = read_output(r, m->output, e);
     if (code != RELAY_OK) return code;
-    code = check_cache(m->cache, e);
+    code = read_cache(r, m->cache, e);
     if (code != RELAY_OK) return code;
     if (m->has_priority) r->priority = m->priority;
     if (m->has_num_sequences && m->num_sequences == 0) {

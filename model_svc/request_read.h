@@ -27,10 +27,14 @@ typedef struct relay_request_rules {
 //   FAILED_PRECONDITION  the ids belong to another vocabulary; names both fingerprints
 //   UNIMPLEMENTED        a setting that this build does not have, at anything but its off value
 //   RESOURCE_EXHAUSTED   larger than a request may be
-// `received_at` is now; the deadline, credit and tenant of the call are the caller's to fill in. On failure *out needs
-// no destroy.
+// `received_at` is now; the deadline and credit of the call are the caller's to fill in, and its tenant to set. On
+// failure *out needs no destroy.
 relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateTokensRequest *m,
                               const relay_request_rules *rules, relay_err *e) RELAY_NODISCARD;
+// For whom the request `m` is; with it come the cached blocks that it may share. The label `field` is checked like any.
+relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateTokensRequest *m,
+                                    protobuf_c_boolean is_set, ProtobufCBinaryData tenant, const char *field,
+                                    relay_err *e) RELAY_NODISCARD;
 // A label of a message as text for logs: at most RELAY_MAX_LABEL_BYTES, no NUL; "" where it is unset.
 relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_boolean is_set, ProtobufCBinaryData value,
                                const char *field, relay_err *e) RELAY_NODISCARD;

@@ -6,6 +6,10 @@
 // (sequence.h) and blocks for their next chunk. Within each kind the order is rank: priority, then arrival. Blocks are
 // taken for the rows of this step alone.
 //
+// What was computed is kept in the prefix index as long as nobody needs its blocks: who begins with the same ids and
+// has the same salt starts behind them, and computes at least its last id. A preempted one finds what is left of its
+// own. Blocks all of whose positions have left the window of their KV group are let go at once.
+//
 // When blocks run out, who asks takes those of the lowest-ranked running sequence below it, or of a paused one: that
 // one waits again in its place of rank, and computes its ids anew when all of them fit (preemption by recompute). Who
 // finds nobody keeps its blocks and sits the step out. So the first in rank always moves, every sequence fits alone
@@ -27,11 +31,13 @@ typedef struct relay_scheduler_opts {
     uint32_t n_groups;
     uint32_t n_blocks[RELAY_MAX_KV_GROUPS]; // of each KV group's pool
     uint32_t vocab_size;                    // ids are below it
+    uint32_t window[RELAY_MAX_KV_GROUPS];   // positions a row of the group sees, itself included; 0: all
     uint32_t max_context;                   // positions of one sequence
     uint32_t max_running;                   // sequences with a lane
     uint32_t max_sequences;                 // waiting ones included; their ids are below it
     uint32_t token_budget;                  // rows of a step; at least max_running
     uint32_t prompt_chunk;                  // most rows of one sequence in a step; 0: what the budget leaves
+    uint64_t hash_seed;                     // of the prefix index; only time depends on it
     // Called with each event as it happens. Times and counts of the sequence may be read; after a last event its id is
     // free when the call returns.
     void (*emit)(void *arg, const relay_sequence *s, const relay_event *event);
@@ -43,10 +49,12 @@ typedef struct relay_scheduler_state {
     uint64_t step; // the last one made
     uint32_t n_waiting, n_running;
     uint64_t waiting_tokens;                            // ids of those waiting
-    uint32_t used_blocks, total_blocks;                 // of all groups
+    uint32_t used_blocks, cached_blocks, total_blocks;  // of all groups; cached: kept, and there for the taking
     uint32_t group_touched_blocks[RELAY_MAX_KV_GROUPS]; // blocks taken at least once
-    uint64_t used_slots; // positions that hold an id's KV or get it in the step made last, of all groups
+    // Positions of held blocks that neither hold an id's KV nor get it in the step made last, of all groups.
+    uint64_t unused_slots;
     uint64_t prefill_tokens, decode_tokens, preemptions; // since create: rows of prompts and recomputed ids; ids drawn
+    uint64_t cached_tokens;                              // since create: ids that were found in place of computing them
 } relay_scheduler_state;
 
 relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *opts);

@@ -1,8 +1,10 @@
-// The scheduler's state, for the files that make it up: scheduler.c moves it, scheduler_state.c tells and checks it.
+// The scheduler's state, for the files that make it up: scheduler.c takes requests in and lets them go,
+// scheduler_step.c makes steps, scheduler_blocks.c gives and takes KV blocks, scheduler_state.c tells and checks.
 #ifndef RELAY_MODEL_SVC_SCHEDULER_INTERNAL_H
 #define RELAY_MODEL_SVC_SCHEDULER_INTERNAL_H
 
 #include "model_svc/block_pool.h"
+#include "model_svc/prefix_index.h"
 #include "model_svc/scheduler.h"
 
 // A doubly linked list through the sequences, in rank order: priority, then arrival. Every live sequence is in one of
@@ -16,6 +18,7 @@ struct relay_scheduler {
     relay_scheduler_opts opts;
     uint32_t max_tokens; // ids of one sequence: the context, or the smallest pool
     relay_block_pool *pools[RELAY_MAX_KV_GROUPS];
+    relay_prefix_index *index;
     relay_sequence *sequences; // [max_sequences]
     relay_lane *lanes;         // [max_running]
     relay_lane *free_lanes;    // used last first, so that untouched lanes stay untouched
@@ -23,7 +26,7 @@ struct relay_scheduler {
     uint64_t waiting_tokens;
     relay_mono_us next_expiry; // no sequence expires before; may be too early
     uint64_t step;             // the last one made
-    uint64_t prefill_tokens, decode_tokens, preemptions;
+    uint64_t prefill_tokens, decode_tokens, preemptions, cached_tokens;
     // Of the step that is made or computed:
     relay_sequence **batch; // [max_running] in the order of the step's sequences
     uint32_t budget;        // rows left
@@ -33,5 +36,46 @@ static inline bool relay_sequence_ranks_before(const relay_sequence *a, const re
     if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
     return a->arrival < b->arrival;
 }
+
+static inline uint32_t relay_min_u32(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+// ---- scheduler.c
+
+uint32_t relay_scheduler_max_entries(const relay_scheduler *s); // of the prefix index
+
+void relay_sequence_list_insert(relay_sequence_list *l, relay_sequence *q);
+void relay_sequence_list_remove(relay_sequence_list *l, relay_sequence *q);
+void relay_scheduler_enter_waiting(relay_scheduler *s, relay_sequence *q);
+void relay_scheduler_leave_waiting(relay_scheduler *s, relay_sequence *q);
+void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_event *ev);
+// Takes everything from `q`, says its last event, and frees its place.
+void relay_scheduler_end(relay_scheduler *s, relay_sequence *q, relay_event *last);
+void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_token_id,
+                            uint64_t step, relay_mono_us now);
+
+// ---- scheduler_blocks.c
+
+// Most blocks that one row sees, in a group with a window.
+static inline uint32_t relay_window_blocks(uint32_t window) {
+    return (window + RELAY_BLOCK_TOKENS - 2) / RELAY_BLOCK_TOKENS + 1;
+}
+// Holds the blocks of the longest beginning of `q`'s ids that the index knows, into the tables of `lane`, and counts
+// these ids as computed. `q` holds none.
+void relay_scheduler_attach(relay_scheduler *s, relay_sequence *q, relay_lane *lane);
+// Lets go all of them, the last ones first, so that of what is cached the end goes before the begin. Nothing of `q` is
+// computed any more.
+void relay_scheduler_detach(relay_scheduler *s, relay_sequence *q, relay_lane *lane);
+// How many more ids of `q` could be computed with the blocks that are available.
+uint32_t relay_scheduler_room_for(const relay_scheduler *s, const relay_sequence *q);
+// Whether the pools could give what `q` needs to have `n_tokens` ids computed, with `extra` [n_groups] blocks more.
+bool relay_scheduler_has_room(const relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens,
+                              const uint32_t *extra);
+// Gives `q` `n_rows` of the step, for which there is room.
+void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows);
+void relay_scheduler_preempt(relay_scheduler *s, relay_sequence *q);
+// Once more ids of `q` are computed: the index learns of its full blocks, and those behind the window are let go.
+void relay_scheduler_settle(relay_scheduler *s, relay_sequence *q);
 
 #endif

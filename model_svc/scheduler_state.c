@@ -12,15 +12,18 @@ void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *
         .prefill_tokens = s->prefill_tokens,
         .decode_tokens = s->decode_tokens,
         .preemptions = s->preemptions,
+        .cached_tokens = s->cached_tokens,
     };
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         uint32_t total = relay_block_pool_total(s->pools[g]);
         out->total_blocks += total;
-        out->used_blocks += total - relay_block_pool_free(s->pools[g]);
+        out->used_blocks += total - relay_block_pool_available(s->pools[g]);
+        out->cached_blocks += relay_block_pool_cached(s->pools[g]);
         out->group_touched_blocks[g] = relay_block_pool_touched(s->pools[g]);
     }
     for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        out->used_slots += ((uint64_t)q->n_computed + q->n_scheduled) * s->opts.n_groups;
+        uint64_t n_unused = (uint64_t)q->n_blocks * RELAY_BLOCK_TOKENS - q->n_computed - q->n_scheduled;
+        out->unused_slots += n_unused * s->opts.n_groups;
     }
 }
 
@@ -49,7 +52,8 @@ static const char *check_sequence(const relay_scheduler *s, const relay_sequence
     if (q->n_scheduled != 0) return "rows are scheduled between steps";
     if (q->n_tokens >= s->max_tokens) return "a sequence goes on though it is full";
     if (q->state == RELAY_SEQUENCE_WAITING) {
-        if (q->n_blocks != 0 || q->n_computed != 0) return "a waiting sequence holds blocks";
+        if (q->n_blocks != 0 || q->n_computed != 0 || q->entry != RELAY_NO_ENTRY)
+            return "a waiting sequence holds blocks";
         if ((q->lane != NULL) != (q->n_preemptions > 0)) return "a waiting sequence has a lane only if preempted";
         return NULL;
     }
@@ -57,7 +61,35 @@ static const char *check_sequence(const relay_scheduler *s, const relay_sequence
     if (q->n_computed == 0 || q->n_computed >= q->n_tokens)
         return "a running sequence has nothing done or nothing to do";
     if (q->n_blocks != relay_blocks_for(q->n_computed)) return "a sequence holds blocks that it does not need";
+    if (q->entry != RELAY_NO_ENTRY && q->n_stored != q->n_computed / RELAY_BLOCK_TOKENS)
+        return "a full block is not in the index";
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        uint32_t window = s->opts.window[g];
+        if (window == 0 ? q->first_block[g] != 0 : q->n_blocks - q->first_block[g] > relay_window_blocks(window))
+            return "a sequence holds blocks that have left the window";
+    }
     return NULL;
+}
+
+static const char *check_pool(const relay_scheduler *s, uint32_t g) {
+    uint32_t *holders = relay_calloc(s->opts.n_blocks[g], sizeof holders[0]);
+    for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        for (uint32_t i = q->first_block[g]; i < q->n_blocks; i++)
+            holders[q->lane->tables[g][i]]++;
+    }
+    const char *why = relay_block_pool_check(s->pools[g], holders);
+    free(holders);
+    return why;
+}
+
+static const char *check_index(const relay_scheduler *s) {
+    uint32_t *users = relay_calloc(relay_scheduler_max_entries(s), sizeof users[0]);
+    for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        if (q->entry != RELAY_NO_ENTRY) users[q->entry]++;
+    }
+    const char *why = relay_prefix_index_check(s->index, users);
+    free(users);
+    return why;
 }
 
 const char *relay_scheduler_check(const relay_scheduler *s) {
@@ -80,14 +112,7 @@ const char *relay_scheduler_check(const relay_scheduler *s) {
         if (l->counts.n_items != 0) return "a free lane is not clean";
     }
     if (n_lanes != s->opts.max_running) return "a lane is neither free nor held once";
-    for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++) {
-        uint32_t *holders = relay_calloc(s->opts.n_blocks[g], sizeof holders[0]);
-        for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-            for (uint32_t i = 0; i < q->n_blocks; i++)
-                holders[q->lane->tables[g][i]]++;
-        }
-        why = relay_block_pool_check(s->pools[g], holders);
-        free(holders);
-    }
-    return why;
+    for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++)
+        why = check_pool(s, g);
+    return why == NULL ? check_index(s) : why;
 }

@@ -29,7 +29,7 @@ static inline uint32_t relay_blocks_for(uint32_t n_tokens) {
 typedef struct relay_lane {
     struct relay_lane *next;               // among free lanes
     uint32_t *output;                      // [max_tokens] ids drawn here
-    uint32_t *tables[RELAY_MAX_KV_GROUPS]; // [max_tokens / 16, rounded up] block ids of each KV group, append-only
+    uint32_t *tables[RELAY_MAX_KV_GROUPS]; // [max_tokens / 16, rounded up] block ids of each KV group
     relay_token_counts counts;             // kept where a penalty is on
 } relay_lane;
 
@@ -51,9 +51,12 @@ typedef struct relay_sequence {
     uint64_t arrival;       // order of arrival
     uint32_t n_tokens;      // ids it has
     uint32_t n_computed;    // of these in the cache
-    uint32_t n_blocks;      // held, in each KV group
-    uint32_t n_scheduled;   // rows in the step that is being made or computed
-    uint32_t credit;        // ids that may be drawn here in all
+    uint32_t n_blocks;      // its positions' blocks, in each KV group: n_computed and n_scheduled lie in them ...
+    uint32_t first_block[RELAY_MAX_KV_GROUPS]; // ... and those before this one have left the window: not held
+    uint32_t entry;       // of the prefix index: its ids up to n_stored blocks; RELAY_NO_ENTRY: it stores nothing
+    uint32_t n_stored;    // full blocks that the index knows
+    uint32_t n_scheduled; // rows in the step that is being made or computed
+    uint32_t credit;      // ids that may be drawn here in all
     uint32_t n_preemptions;
     relay_mono_us admitted_at;    // first; RELAY_NEVER_US before
     relay_mono_us first_token_at; // RELAY_NEVER_US before

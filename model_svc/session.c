@@ -70,7 +70,7 @@ static void finish_if_done(relay_session *session) {
 
 static bool is_load_news(const relay_engine_load *a, const relay_engine_load *b) {
     return a->running != b->running || a->waiting != b->waiting || a->free_blocks != b->free_blocks ||
-           a->is_draining != b->is_draining;
+           a->cached_blocks != b->cached_blocks || a->is_draining != b->is_draining;
 }
 
 // Adds what every message may carry, and sends it.
@@ -270,7 +270,7 @@ static relay_code read_start(relay_answer *a, const Relay__V1__SessionStart *m, 
     r->stream_key = m->stream_key;
     if (m->has_deadline_ms) r->deadline = r->received_at + (int64_t)m->deadline_ms * 1000;
     if (m->has_initial_credit) r->initial_credit = m->initial_credit;
-    code = relay_request_label(r, &r->tenant, m->has_tenant, m->tenant, "start.tenant", e);
+    code = relay_request_set_tenant(r, m->request, m->has_tenant, m->tenant, "start.tenant", e);
     if (code == RELAY_OK && m->has_traceparent) code = read_traceparent(a->trace_id, m->traceparent, e);
     return code;
 }

@@ -115,7 +115,7 @@ static void *read_load(void *arg) {
         relay_engine_load l = engine_load(w);
         if (l.free_blocks > l.total_blocks || l.running > 32 || l.step < last_step) n_wrong++;
         // Who runs holds at least a block, and at most those of 49 + 100 ids.
-        uint32_t used_blocks = l.total_blocks - l.free_blocks;
+        uint32_t used_blocks = l.total_blocks - l.free_blocks - l.cached_blocks;
         if (used_blocks < l.running || used_blocks > l.running * 10) n_wrong++;
         last_step = l.step;
     }

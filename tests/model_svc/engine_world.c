@@ -157,7 +157,7 @@ relay_engine_load engine_load(engine_world *w) {
 
 uint32_t engine_used_blocks(engine_world *w) {
     relay_engine_load load = engine_load(w);
-    return load.total_blocks - load.free_blocks;
+    return load.total_blocks - load.free_blocks - load.cached_blocks;
 }
 
 // With the mutex: waits for a change; false when patience is at its end.
@@ -225,7 +225,7 @@ void engine_wait_for_end(engine_request *r) {
 void engine_wait_until_idle(engine_world *w) {
     for (relay_mono_us end = relay_mono_now() + PATIENCE_SECONDS * 1000000; relay_mono_now() < end;) {
         relay_engine_load l = engine_load(w);
-        if (l.running == 0 && l.waiting == 0 && l.free_blocks == l.total_blocks) return;
+        if (l.running == 0 && l.waiting == 0 && l.free_blocks + l.cached_blocks == l.total_blocks) return;
         usleep(200);
     }
     fail_msg("the engine did not become idle");

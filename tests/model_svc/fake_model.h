@@ -2,8 +2,9 @@
 // position, block or table changes what comes out.
 //
 // It has a KV cache of its own, in which each slot keeps what was written there: an id, its position, and the hash of
-// all ids up to it. Every row must find its predecessor through the block table, and every sampled row its whole
-// history, in every KV group. What does not agree is kept as `error`. Top logprobs are always those of ids 0, 1, ...
+// all ids up to it. Every row must find its predecessor through the block table, and every sampled row all of its
+// history that is in the window, in every KV group. Counts and poison are looked for in a group that sees all. What
+// does not agree is kept as `error`. Top logprobs are always those of ids 0, 1, ...
 #ifndef RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
 #define RELAY_TESTS_MODEL_SVC_FAKE_MODEL_H
 
@@ -26,6 +27,7 @@ typedef struct fake_slot {
 typedef struct fake_model {
     uint32_t n_groups;
     uint32_t n_blocks[RELAY_MAX_KV_GROUPS];
+    uint32_t window[RELAY_MAX_KV_GROUPS]; // positions a row of the group sees, itself included; not 1; 0: all
     fake_slot *slots[RELAY_MAX_KV_GROUPS];
     uint64_t step_bytes; // what was prepared for
     const relay_step *step;

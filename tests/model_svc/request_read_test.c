@@ -78,6 +78,9 @@ static void describe(relay_buf *out, const relay_request *r) {
                      r->n_stop_ids);
     for (uint32_t i = 0; i < r->n_stop_ids; i++)
         relay_buf_printf(out, " %u", r->stop_ids[i]);
+    relay_buf_printf(out, " bypass=%d keep=%d salt=", r->bypass_prefix_cache, !r->do_not_store);
+    for (uint32_t i = 0; i < RELAY_SALT_BYTES; i++)
+        relay_buf_printf(out, "%02x", r->salt[i]);
     relay_buf_printf(out, " priority=%d limited=%d final=%d", r->priority, r->time_limit_at != RELAY_NEVER_US,
                      r->is_final_only);
 }
@@ -162,9 +165,9 @@ static const field_case output_fields[] = {
     FIELD("final_only", USED, 1),
 };
 static const field_case cache_fields[] = {
-    FIELD("salt", REFUSED, 0),
-    FIELD_WITH_OFF("bypass_prefix_cache", 1, 0),
-    FIELD_WITH_OFF("do_not_store", 1, 0),
+    FIELD("salt", USED, 0),
+    FIELD("bypass_prefix_cache", USED, 1),
+    FIELD("do_not_store", USED, 1),
 };
 static const field_case resume_fields[] = {
     FIELD("generated_token_ids", USED, 44),
@@ -303,6 +306,42 @@ static void every_field_has_an_effect_or_is_refused(void **state) {
     CHECK_MESSAGE(relay__v1__output_options__descriptor, output, "output.", output_fields);
     CHECK_MESSAGE(relay__v1__cache_options__descriptor, cache, "cache.", cache_fields);
     CHECK_MESSAGE(relay__v1__resume__descriptor, resume, "resume.", resume_fields);
+}
+
+// ---- Whose cache it shares
+
+static void read_salt(uint8_t out[RELAY_SALT_BYTES], const char *tenant, const char *salt) {
+    whole_request r;
+    whole_request_init(&r);
+    if (salt != NULL) RELAY_SET(&r.cache, salt, relay_message_text(salt));
+    relay_request request;
+    relay_err e;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_OK);
+    if (tenant != NULL) {
+        assert_int_equal(relay_request_set_tenant(&request, &r.message, 1, relay_message_text(tenant), "tenant", &e),
+                         RELAY_OK);
+        assert_string_equal(request.tenant, tenant);
+    }
+    memcpy(out, request.salt, RELAY_SALT_BYTES);
+    relay_request_fini(&request);
+}
+
+static void no_salt_reaches_another_tenant(void **state) {
+    static const struct {
+        const char *tenant, *salt;
+    } cases[] = {{NULL, NULL}, {"a", NULL},  {"b", NULL}, {"ab", NULL}, {NULL, "a"},
+                 {"a", "b"},   {"a", "b\1"}, {"b", "a"},  {NULL, "ab"}, {NULL, "\1"}};
+    enum { N = sizeof cases / sizeof cases[0] };
+    uint8_t salts[N][RELAY_SALT_BYTES], again[RELAY_SALT_BYTES];
+    for (uint32_t i = 0; i < N; i++) {
+        read_salt(salts[i], cases[i].tenant, cases[i].salt);
+        for (uint32_t j = 0; j < i; j++)
+            assert_memory_not_equal(salts[i], salts[j], RELAY_SALT_BYTES);
+        read_salt(again, cases[i].tenant, cases[i].salt);
+        assert_memory_equal(salts[i], again, RELAY_SALT_BYTES);
+    }
+    read_salt(again, "", "");
+    assert_memory_equal(salts[0], again, RELAY_SALT_BYTES); // unset and empty are the same
 }
 
 // ---- Values
@@ -535,6 +574,7 @@ static void stop_ids_are_sorted_and_each_there_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_salt_reaches_another_tenant),
         cmocka_unit_test(every_field_has_an_effect_or_is_refused),
         cmocka_unit_test(numbers_out_of_range_are_named_with_their_range),
         cmocka_unit_test(the_ends_of_the_ranges_are_allowed),

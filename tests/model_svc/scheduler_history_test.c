@@ -1,6 +1,6 @@
-// Many short random histories in small worlds: arrivals, priorities, cancels, credit, deadlines, resumed answers, tiny
-// pools. After every step all invariants hold, the first in rank has moved, and in the end everybody has exactly the
-// answer that a plain loop over the model gives.
+// Many short random histories in small worlds: arrivals, priorities, cancels, credit, deadlines, resumed answers,
+// common beginnings, salts, windows, tiny pools. After every step all invariants hold, the first in rank has moved, and
+// in the end everybody has exactly the answer that a plain loop over the model gives.
 #include "model_svc/scheduler.h"
 
 #include <setjmp.h>
@@ -53,6 +53,7 @@ static relay_scheduler_opts random_opts(void) {
         .n_groups = between(1, 2),
         .n_blocks = {between(1, 8), between(1, 8)},
         .vocab_size = FAKE_VOCAB,
+        .window = {chance(20) ? between(2, 40) : 0, chance(30) ? between(2, 40) : 0},
         .max_context = between(2, 90),
         .max_running = max_running,
         .max_sequences = MAX_SEQUENCES,
@@ -71,10 +72,14 @@ static void arrive(story *s) {
     if (s->n_requests == MAX_REQUESTS || id_is_taken(s, id)) return;
     uint32_t n_prompt = between(1, s->most_tokens - 1);
     uint32_t n_resumed = chance(20) ? below(s->most_tokens - n_prompt + 1) : 0;
+    // Few seeds, so that many begin alike.
     world_request *r =
-        world_request_create(n_prompt + n_resumed, between(n_resumed + 1, n_resumed + 60), history * 100 + id);
+        world_request_create(n_prompt + n_resumed, between(n_resumed + 1, n_resumed + 60), history * 100 + below(3));
     r->request.n_prompt = n_prompt;
     r->request.priority = (int32_t)between(0, 2) - 1;
+    r->request.salt[0] = (uint8_t)below(2);
+    r->request.bypass_prefix_cache = chance(5);
+    r->request.do_not_store = chance(5);
     if (chance(30)) r->request.initial_credit = below(10);
     if (chance(60)) {
         r->request.eos_ids = s->eos_ids;
@@ -177,6 +182,7 @@ static void live(uint32_t seed) {
     s.most_tokens = opts.max_context;
     for (uint32_t g = 0; g < opts.n_groups; g++) {
         uint32_t slots = opts.n_blocks[g] * RELAY_BLOCK_TOKENS;
+        if (opts.window[g] != 0 && opts.n_blocks[g] >= (opts.window[g] + 14) / 16 + 1) continue;
         if (slots < s.most_tokens) s.most_tokens = slots;
     }
     for (uint32_t n = between(5, 80); n > 0; n--) {

@@ -32,6 +32,7 @@ static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) 
         assert_false(r->is_started);
         r->is_started = true;
         r->started_in = ev->step;
+        r->cached_tokens = ev->cached_tokens;
         break;
     case RELAY_EVENT_TOKEN:
         assert_true(r->is_started);
@@ -60,6 +61,7 @@ void world_init(world *w, const relay_scheduler_opts *opts) {
     w->step = relay_step_create(&limits);
     w->results = relay_calloc(limits.max_samples, sizeof w->results[0]);
     fake_model_init(&w->model, opts->n_groups, opts->n_blocks);
+    memcpy(w->model.window, opts->window, sizeof w->model.window);
     fake_model_ops.prepare(&w->model, w->step);
 }
 
@@ -131,8 +133,7 @@ static void check(world *w) {
     if (w->model.error != NULL) fail_msg("%s", w->model.error);
     relay_scheduler_state state = world_state(w);
     assert_int_equal(state.n_waiting + state.n_running, w->n_live);
-    uint64_t unused = (uint64_t)state.used_blocks * RELAY_BLOCK_TOKENS - state.used_slots;
-    assert_true(unused <= (uint64_t)(RELAY_BLOCK_TOKENS - 1) * state.n_running * w->opts.n_groups);
+    assert_true(state.unused_slots <= (uint64_t)(RELAY_BLOCK_TOKENS - 1) * state.n_running * w->opts.n_groups);
 }
 
 bool world_step(world *w) {

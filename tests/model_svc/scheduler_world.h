@@ -14,7 +14,8 @@ typedef struct world_request {
     uint32_t *ids;         // [n_tokens] what it begins with
     uint32_t *drawn;       // [n_drawn] what it was given
     uint32_t n_drawn;
-    uint32_t id; // among the scheduler's sequences
+    uint32_t cached_tokens; // as its start said
+    uint32_t id;            // among the scheduler's sequences
     bool is_live;
     bool is_started;
     uint64_t added_after, started_in, first_token_in, ended_in; // steps

@@ -205,7 +205,7 @@ uint64_t service_world_steps(service_world *w) {
 }
 
 bool load_is_empty(const Relay__V1__Load *load) {
-    return load->running == 0 && load->waiting == 0 && load->free_blocks == load->total_blocks;
+    return load->running == 0 && load->waiting == 0 && load->free_blocks + load->cached_blocks == load->total_blocks;
 }
 
 bool load_has_one_running(const Relay__V1__Load *load) {
@@ -247,8 +247,8 @@ static void wait_for(service_world *w, load_condition holds, bool takes_steps) {
         const Relay__V1__Load *load = ((Relay__V1__GetLoadResponse *)m)->load;
         bool is_there = holds(load);
         if (!is_there && relay_mono_now() > until) {
-            fail_msg("the load stays at running=%u waiting=%u free_blocks=%u of %u", load->running, load->waiting,
-                     load->free_blocks, load->total_blocks);
+            fail_msg("the load stays at running=%u waiting=%u free_blocks=%u cached_blocks=%u of %u", load->running,
+                     load->waiting, load->free_blocks, load->cached_blocks, load->total_blocks);
         }
         protobuf_c_message_free_unpacked(m, NULL);
         if (is_there) return;
@@ -305,6 +305,7 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         assert_false(a->is_started);
         a->is_started = true;
         a->prompt_tokens = r->started->prompt_tokens;
+        a->cached_tokens = r->started->cached_tokens;
         a->seed = r->started->seed;
         copy_text(a->server_request_id, sizeof a->server_request_id, r->started->server_request_id);
     }

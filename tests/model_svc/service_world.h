@@ -94,7 +94,7 @@ typedef struct token_answer {
     uint32_t n_ids, n_logprobs, n_messages;
     uint64_t top_hash; // of all top logprobs
     bool is_accepted, is_started, is_finished, is_failed;
-    uint32_t prompt_tokens;
+    uint32_t prompt_tokens, cached_tokens;
     uint64_t seed;
     char server_request_id[64];
     Relay__V1__FinishReason reason;

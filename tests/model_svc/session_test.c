@@ -103,6 +103,41 @@ static void sequences_share_a_stream_and_keep_their_own_ids(void **state) {
     service_world_destroy(w);
 }
 
+static void start_for(session *s, uint64_t key, const token_request *r, const char *tenant) {
+    Relay__V1__SessionRequest m = RELAY__V1__SESSION_REQUEST__INIT;
+    Relay__V1__SessionStart start = RELAY__V1__SESSION_START__INIT;
+    RELAY_SET(&start, stream_key, key);
+    RELAY_SET(&start, tenant, relay_message_text(tenant));
+    start.request = (Relay__V1__GenerateTokensRequest *)&r->message;
+    m.command_case = RELAY__V1__SESSION_REQUEST__COMMAND_START;
+    m.start = &start;
+    session_send(s, &m);
+    session_read_until_end(s, key);
+}
+
+static void a_tenant_finds_its_own_prompts_and_no_other_ones(void **state) {
+    w = service_world_create((service_world_opts){0});
+    session *s = session_open(w, w->client);
+    static const struct {
+        const char *tenant;
+        const char *salt;
+        uint32_t cached_tokens;
+    } turns[] = {{"a", "", 0}, {"a", "", 96}, {"b", "", 0}, {"", "a", 0}, {"a", "x", 0}, {"a", "x", 96}, {"b", "", 96}};
+    enum { N = sizeof turns / sizeof turns[0] };
+    for (uint32_t i = 0; i < N; i++) {
+        token_request r;
+        token_request_init(&r, 100, 5, 3);
+        Relay__V1__CacheOptions cache = RELAY__V1__CACHE_OPTIONS__INIT;
+        RELAY_SET(&cache, salt, relay_message_text(turns[i].salt));
+        r.message.cache = &cache;
+        start_for(s, i, &r, turns[i].tenant);
+        assert_int_equal(s->answers[i].cached_tokens, turns[i].cached_tokens);
+        expect_ids(&s->answers[i], &r, 5, 3);
+    }
+    session_close(s);
+    service_world_destroy(w);
+}
+
 static void a_wrong_start_ends_that_sequence_alone(void **state) {
     w = service_world_create((service_world_opts){0});
     session *s = session_open(w, w->client);
@@ -464,6 +499,7 @@ int main(void) {
         cmocka_unit_test(a_request_joins_those_that_decode),
         cmocka_unit_test(a_silent_session_is_told_the_step_every_second),
         cmocka_unit_test(past_the_queue_s_bound_a_start_is_refused_at_once),
+        cmocka_unit_test(a_tenant_finds_its_own_prompts_and_no_other_ones),
         cmocka_unit_test(after_the_half_close_the_rest_is_answered),
         cmocka_unit_test(a_drain_is_told_and_lets_what_runs_end),
         cmocka_unit_test(what_is_left_at_the_end_of_a_drain_ends_as_drained),

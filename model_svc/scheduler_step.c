@@ -1,0 +1,169 @@
+// A step is made in two goes. First rows are granted, in the order that scheduler.h tells: a grant takes the blocks and
+// notes the rows in the sequence (n_scheduled), and a preemption takes both back, so that an earlier grant of the same
+// step is undone without a trace. Then what was granted is written into the step, sequence by sequence in rank order.
+#include <stdio.h>
+#include <string.h>
+
+#include "model_svc/scheduler_internal.h"
+
+// ---- Who gets rows
+
+// Whose blocks `asking` may take: the lowest in rank of those below it and of the paused ones. NULL if none.
+static relay_sequence *find_victim(const relay_scheduler *s, const relay_sequence *asking) {
+    bool is_below = true;
+    for (relay_sequence *q = s->running.tail; q != NULL; q = q->prev) {
+        if (q == asking) {
+            is_below = false;
+        } else if (is_below || relay_sequence_is_paused(q)) {
+            return q;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t chunk(const relay_scheduler *s, const relay_sequence *q) {
+    return relay_min_u32(relay_min_u32(relay_sequence_pending(q), s->opts.prompt_chunk), s->budget);
+}
+
+// As many of its pending rows as there is room for. One is made room for where there is none.
+static void schedule_running(relay_scheduler *s, relay_sequence *q) {
+    if (s->budget == 0) return;
+    uint32_t room;
+    while ((room = relay_scheduler_room_for(s, q)) == 0) {
+        relay_sequence *victim = find_victim(s, q);
+        if (victim == NULL) return;
+        relay_scheduler_preempt(s, victim);
+    }
+    relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), room));
+}
+
+static relay_sequence *last_paused(const relay_scheduler *s) {
+    relay_sequence *q = s->running.tail;
+    while (q != NULL && !relay_sequence_is_paused(q))
+        q = q->prev;
+    return q;
+}
+
+// Sees to it that `n_tokens` of `q`, which does not run yet, fit, at the cost of paused ones if need be: who is not
+// served for want of credit must not keep out who could be. Does nothing where that is not enough.
+static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens) {
+    static const uint32_t none[RELAY_MAX_KV_GROUPS];
+    uint32_t of_paused[RELAY_MAX_KV_GROUPS] = {0}; // at most: some may be shared with others
+    for (const relay_sequence *p = s->running.head; p != NULL; p = p->next) {
+        if (!relay_sequence_is_paused(p)) continue;
+        for (uint32_t g = 0; g < s->opts.n_groups; g++)
+            of_paused[g] += p->n_blocks - p->first_block[g];
+    }
+    if (!relay_scheduler_has_room(s, q, n_tokens, of_paused)) return false;
+    relay_sequence *paused;
+    while (!relay_scheduler_has_room(s, q, n_tokens, none) && (paused = last_paused(s)) != NULL)
+        relay_scheduler_preempt(s, paused);
+    return relay_scheduler_has_room(s, q, n_tokens, none);
+}
+
+static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
+    relay_scheduler_leave_waiting(s, q);
+    q->state = RELAY_SEQUENCE_RUNNING;
+    relay_sequence_list_insert(&s->running, q);
+    s->cached_tokens += q->n_computed;
+    if (q->lane == NULL) {
+        relay_lane *lane = s->free_lanes;
+        s->free_lanes = lane->next;
+        relay_sequence_enter(q, lane, now);
+        relay_event ev = {.kind = RELAY_EVENT_STARTED, .step = s->step + 1};
+        ev.cached_tokens = relay_min_u32(q->n_computed, q->request->n_prompt);
+        relay_scheduler_emit(s, q, &ev);
+    }
+    relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), relay_scheduler_room_for(s, q)));
+}
+
+static void schedule_waiting(relay_scheduler *s, relay_mono_us now) {
+    for (relay_sequence *q = s->waiting.head, *next; q != NULL && s->budget > 0; q = next) {
+        next = q->next;
+        // Passed over, not waited for: neither credit nor a lane comes from letting the ones behind wait too, and a
+        // preempted one that has its lane may be the one that frees others.
+        relay_lane *lane = q->lane != NULL ? q->lane : s->free_lanes;
+        if (relay_sequence_is_paused(q) || lane == NULL) continue;
+        relay_scheduler_attach(s, q, lane);
+        // Who was preempted comes back when all it has fits: it would else be preempted again half-way. Who does not
+        // fit is waited for, or small requests would keep a large one out for ever.
+        if (!make_room(s, q, q->n_preemptions > 0 ? q->n_tokens : q->n_computed + chunk(s, q))) {
+            relay_scheduler_detach(s, q, lane);
+            return;
+        }
+        next = q->next; // a paused one may have come in behind it
+        admit(s, q, now);
+    }
+}
+
+// ---- The step
+
+// Writes the rows of `q`, its block tables, and the sample where these rows are its last pending ones.
+static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q) {
+    uint32_t index = step->n_sequences++;
+    s->batch[index] = q;
+    for (uint32_t i = 0; i < q->n_scheduled; i++) {
+        uint32_t row = step->n_rows++;
+        relay_step_token_ids(step)[row] = relay_sequence_token(q, q->n_computed + i);
+        relay_step_positions(step)[row] = q->n_computed + i;
+        relay_step_row_sequence(step)[row] = index;
+    }
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        RELAY_ASSERT(q->n_blocks <= step->limits.max_block_ids - step->n_block_ids[g]);
+        relay_step_table_begin(step, g)[index] = step->n_block_ids[g];
+        memcpy(relay_step_block_ids(step, g) + step->n_block_ids[g], q->lane->tables[g],
+               q->n_blocks * sizeof(uint32_t));
+        step->n_block_ids[g] += q->n_blocks;
+    }
+    if (q->n_scheduled == relay_sequence_pending(q)) relay_sequence_put_sample(q, step, step->n_rows - 1);
+}
+
+bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now) {
+    relay_step_clear(step);
+    s->budget = s->opts.token_budget;
+    // Whom a grant preempts is below the one that asks or paused, so `next` is read after it.
+    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        if (relay_sequence_pending(q) == 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
+    }
+    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        if (relay_sequence_pending(q) > 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
+    }
+    schedule_waiting(s, now);
+    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        if (q->n_scheduled > 0) put_rows(s, step, q);
+    }
+    if (step->n_rows == 0) return false;
+    step->number = ++s->step;
+    return true;
+}
+
+// `q` has its next id, or none that means anything.
+static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result, relay_mono_us now) {
+    if (!result->is_finite) {
+        relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step, .code = RELAY_INTERNAL};
+        snprintf(ev.message, sizeof ev.message, "the model gave no finite logits for position %u", q->n_tokens);
+        relay_scheduler_end(s, q, &ev);
+        return;
+    }
+    relay_scheduler_emit(s, q, &(relay_event){.kind = RELAY_EVENT_TOKEN, .step = s->step, .sample = *result});
+    relay_sequence_append(q, result->token_id, now);
+    s->decode_tokens++;
+    uint32_t stop_token_id = 0;
+    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_token_id);
+    if (why != RELAY_FINISH_NONE) relay_scheduler_finish(s, q, why, stop_token_id, s->step, now);
+}
+
+void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,
+                          relay_mono_us now) {
+    uint32_t sample = 0;
+    for (uint32_t i = 0; i < step->n_sequences; i++) {
+        relay_sequence *q = s->batch[i];
+        bool is_decode = relay_sequence_pending(q) == 1 && relay_sequence_drawn(q) > 0;
+        if (!is_decode) s->prefill_tokens += q->n_scheduled;
+        q->n_computed += q->n_scheduled;
+        q->n_scheduled = 0;
+        relay_scheduler_settle(s, q);
+        if (relay_sequence_pending(q) == 0) take_sample(s, q, &results[sample++], now);
+    }
+    RELAY_ASSERT(sample == step->n_samples);
+}
