@@ -123,7 +123,7 @@ typedef struct relay_merge_spec {
 
 typedef struct relay_model_token {
     relay_spec_str piece; // as in the file: byte-level pieces in GPT-2's alphabet where byte_alphabet; s NULL: no token
-    float score;          // of UNIGRAM: log probability; of RELAY_BPE_BY_SCORE: the higher joins first
+    double score;         // of UNIGRAM: log probability; of RELAY_BPE_BY_SCORE: the higher joins first
     relay_token_kind kind; // NORMAL, BYTE (<0x0A>), or what the file marks: CONTROL, USER, UNKNOWN, PADDING
 } relay_model_token;
 
@@ -134,6 +134,9 @@ typedef struct relay_model_spec {
     bool has_unk;
     uint32_t unk_id;
     bool byte_fallback;
+    // UNIGRAM: to the bit as the sentencepiece library: sums in 32-bit floats, only NORMAL and USER pieces are found in
+    // text, USER ones before all others. Else as HF tokenizers: sums in 64-bit floats, every piece is found
+    bool is_sentencepiece;
     // BPE
     relay_bpe_order order;
     relay_merge_spec *merges; // [n_merges]

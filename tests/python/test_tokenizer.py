@@ -18,6 +18,13 @@ def test_ids_and_texts_of_every_model_in_the_cache():
     assert len(results) >= 3 and all(n >= 5000 and bad == 0 for n, bad in results), done.stdout
 
 
+def test_unigram_wordpiece_and_wordlevel():
+    done = run(VENV / "python", ORACLE / "models_oracle.py", check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = compared(done.stdout)
+    assert len(results) == 3 and all(n > 4000 and bad == 0 for n, bad in results), done.stdout
+
+
 def test_words_of_every_pretokenizer():
     done = run(VENV / "python", ORACLE / "pretokenizer_oracle.py", check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
