@@ -1,5 +1,8 @@
 // `relay chat`: a conversation on the terminal. Ctrl-C stops an answer, not the chat; lines that begin with / are
 // commands.
+//
+// An answer is kept with the ids it was generated as, and sent back so: the ids of a turn begin with those of the turn
+// before, whatever its text would be tokenized to, and the model server finds them in its cache.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +20,7 @@ typedef struct chat_state {
     relay_sampling_flags flags;
     relay_rpc_client *client;
     bool stats;
-    // The turns so far; texts owned.
+    // The turns so far; texts and ids owned.
     Relay__V1__ChatMessage turns[MAX_TURNS];
     size_t n_turns;
 } chat_state;
@@ -26,9 +29,21 @@ static void add_turn(chat_state *c, const char *role, const char *text, size_t l
     relay_generation_set_message(&c->turns[c->n_turns++], role, relay_strndup(text, len), len);
 }
 
+static void add_answer(chat_state *c, const relay_generation *g) {
+    add_turn(c, "assistant", g->text.data != NULL ? g->text.data : "", g->text.len);
+    Relay__V1__ChatMessage *m = &c->turns[c->n_turns - 1];
+    if (g->ids.len == 0) return;
+    m->n_token_ids = g->ids.len / sizeof *m->token_ids;
+    m->token_ids = relay_calloc(m->n_token_ids, sizeof *m->token_ids);
+    memcpy(m->token_ids, g->ids.data, g->ids.len);
+}
+
 static void drop_turns(chat_state *c, size_t keep) {
-    while (c->n_turns > keep)
-        free(c->turns[--c->n_turns].content.data);
+    while (c->n_turns > keep) {
+        const Relay__V1__ChatMessage *m = &c->turns[--c->n_turns];
+        free(m->content.data);
+        free(m->token_ids);
+    }
 }
 
 // The user's text as the next turn, and the model's answer as the one behind it. A turn that fails is taken back.
@@ -54,13 +69,14 @@ static int ask(chat_state *c, const char *text, size_t len) {
         drop_turns(c, c->n_turns - 1);
         return relay_cli_error(code, &e);
     }
+    RELAY_SET(request.output, return_token_ids, true);
     relay_cli_clear_interrupt();
     relay_generation g = {.client = c->client, .deadline = relay_cli_deadline(&c->common)};
     int exit_code = relay_generation_run(&g, &request);
     putchar('\n');
     if (exit_code == RELAY_EXIT_OK || g.was_cancelled) {
         // What was said before Ctrl-C stays part of the conversation.
-        add_turn(c, "assistant", g.text.data != NULL ? g.text.data : "", g.text.len);
+        add_answer(c, &g);
         if (c->stats && !g.was_cancelled) relay_generation_print_stats(&g, stderr);
         if (g.was_cancelled) fprintf(stderr, "(stopped)\n");
     } else {
@@ -68,6 +84,7 @@ static int ask(chat_state *c, const char *text, size_t len) {
     }
     fflush(stdout);
     relay_buf_fini(&g.text);
+    relay_buf_fini(&g.ids);
     return exit_code;
 }
 

@@ -96,6 +96,7 @@ int relay_cli_generate(int argc, char **argv) {
 done:
     relay_sampling_flags_fini(&flags);
     relay_buf_fini(&g.text);
+    relay_buf_fini(&g.ids);
     relay_rpc_client_destroy(g.client);
     free(prompt);
     free(words);

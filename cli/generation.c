@@ -15,6 +15,8 @@ static void take_message(relay_generation *g, const Relay__V1__GenerateResponse 
         g->last_at = at;
         relay_buf_append(&g->text, m->text.data, m->text.len);
     }
+    for (size_t i = 0; i < m->n_tokens; i++)
+        relay_buf_append(&g->ids, &m->tokens[i]->token_id, sizeof m->tokens[i]->token_id);
     if (m->finished != NULL) {
         g->finish = m->finished->reason;
         g->output_tokens = m->finished->output_tokens;
@@ -41,6 +43,7 @@ void relay_generation_set_message(Relay__V1__ChatMessage *m, const char *role, c
 
 int relay_generation_run(relay_generation *g, const Relay__V1__GenerateRequest *request) {
     relay_buf_init(&g->text, MAX_ANSWER);
+    relay_buf_init(&g->ids, MAX_ANSWER);
     relay_rpc_stream *stream;
     relay_err e = {0};
     g->started_at = relay_mono_now();

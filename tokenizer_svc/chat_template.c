@@ -21,6 +21,7 @@
 
 // Names of fields for messages of errors: chat.messages[1], chat.messages[1].tool_calls[0], and what is in those.
 enum { MESSAGE_PATH_BYTES = 48, ITEM_PATH_BYTES = 96, FIELD_PATH_BYTES = 144 };
+enum { N_MARKS = JINJA_MAX_ORIGIN + 1 - JINJA_MARK };
 
 struct relay_chat_template {
     jinja_template *compiled;
@@ -45,6 +46,7 @@ void relay_chat_template_destroy(relay_chat_template *t) {
 void relay_rendered_fini(relay_rendered *r) {
     free(r->text);
     free(r->is_template);
+    free(r->turns);
     *r = (relay_rendered){0};
 }
 
@@ -55,23 +57,26 @@ typedef struct builder {
     relay_err *e;
     yyjson_doc **docs; // owned [n_docs]
     size_t n_docs;
+    size_t *marked; // owned [n_marked]: the messages with token_ids so far
+    size_t n_marked;
 } builder;
 
 static void builder_fini(builder *b) {
     for (size_t i = 0; i < b->n_docs; i++)
         yyjson_doc_free(b->docs[i]);
     free(b->docs);
+    free(b->marked);
     jinja_run_destroy(b->run);
 }
 
-static relay_code text_value(builder *b, ProtobufCBinaryData text, const char *path, jinja_value *out) {
+static relay_code text_value(builder *b, ProtobufCBinaryData text, uint8_t origin, const char *path, jinja_value *out) {
     const char *s = (const char *)text.data;
     size_t valid = relay_utf8_valid_prefix(s, text.len);
     if (valid != text.len)
         return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: byte %zu is not valid UTF-8", path, valid);
     if (text.len > UINT32_MAX)
         return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: %zu bytes, at most %u", path, text.len, UINT32_MAX);
-    *out = jinja_str(text.len != 0 ? s : "", text.len, JINJA_CALLER);
+    *out = jinja_str(text.len != 0 ? s : "", text.len, origin);
     return RELAY_OK;
 }
 
@@ -111,18 +116,30 @@ static relay_code put(builder *b, jinja_value dict, const char *key, jinja_value
 
 // The text field `key` of the message at `path`, where it is set.
 static relay_code put_text(builder *b, jinja_value dict, const char *key, protobuf_c_boolean is_set,
-                           ProtobufCBinaryData text, const char *path) {
+                           ProtobufCBinaryData text, uint8_t origin, const char *path) {
     char field[FIELD_PATH_BYTES];
     jinja_value v;
     if (!is_set) return RELAY_OK;
     snprintf(field, sizeof field, "%s.%s", path, key);
-    relay_code code = text_value(b, text, field, &v);
+    relay_code code = text_value(b, text, origin, field, &v);
     return code == RELAY_OK ? put(b, dict, key, v) : code;
+}
+
+// Messages with token_ids are told apart by their contents' origins, which are few: where there are more such messages
+// than origins, those far from each other share one.
+static uint8_t mark_message(builder *b, size_t i) {
+    if ((b->n_marked & (b->n_marked - 1)) == 0) {
+        b->marked = relay_realloc(b->marked, (b->n_marked == 0 ? 1 : 2 * b->n_marked) * sizeof *b->marked);
+    }
+    b->marked[b->n_marked] = i;
+    return (uint8_t)(JINJA_MARK + b->n_marked++ % N_MARKS);
 }
 
 static relay_code put_parts(builder *b, const Relay__V1__ChatMessage *m, jinja_value dict, const char *path) {
     if (m->n_parts == 0) return RELAY_OK;
     if (m->has_content) return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: content and parts are both set", path);
+    if (m->n_token_ids != 0)
+        return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s: token_ids and parts are both set", path);
     jinja_value list;
     relay_code code = new_list(b, m->n_parts, path, &list);
     for (size_t i = 0; i < m->n_parts && code == RELAY_OK; i++) {
@@ -134,7 +151,7 @@ static relay_code put_parts(builder *b, const Relay__V1__ChatMessage *m, jinja_v
         jinja_value *part = &list.list->items[i];
         code = new_dict(b, 2, part);
         if (code == RELAY_OK) code = put(b, *part, "type", jinja_str("text", 4, JINJA_CALLER));
-        if (code == RELAY_OK) code = put_text(b, *part, "text", true, p->text, field);
+        if (code == RELAY_OK) code = put_text(b, *part, "text", true, p->text, JINJA_CALLER, field);
     }
     return code == RELAY_OK ? put(b, dict, "content", list) : code;
 }
@@ -148,7 +165,7 @@ static relay_code put_arguments(builder *b, const Relay__V1__ToolCall *call, jin
     snprintf(field, sizeof field, "%s.arguments_json", path);
     relay_code code = parse_json(b, call->arguments_json, field, &json);
     if (code != RELAY_OK) return code;
-    code = yyjson_is_obj(json) ? json_value(b, json, &v) : text_value(b, call->arguments_json, field, &v);
+    code = yyjson_is_obj(json) ? json_value(b, json, &v) : text_value(b, call->arguments_json, JINJA_CALLER, field, &v);
     return code == RELAY_OK ? put(b, function, "arguments", v) : code;
 }
 
@@ -163,9 +180,9 @@ static relay_code put_tool_calls(builder *b, const Relay__V1__ChatMessage *m, ji
         jinja_value *call = &list.list->items[i], function;
         code = new_dict(b, 3, call);
         if (code == RELAY_OK) code = put(b, *call, "type", jinja_str("function", 8, JINJA_CALLER));
-        if (code == RELAY_OK) code = put_text(b, *call, "id", c->has_id, c->id, field);
+        if (code == RELAY_OK) code = put_text(b, *call, "id", c->has_id, c->id, JINJA_CALLER, field);
         if (code == RELAY_OK) code = new_dict(b, 2, &function);
-        if (code == RELAY_OK) code = put_text(b, function, "name", c->has_name, c->name, field);
+        if (code == RELAY_OK) code = put_text(b, function, "name", c->has_name, c->name, JINJA_CALLER, field);
         if (code == RELAY_OK) code = put_arguments(b, c, function, field);
         if (code == RELAY_OK) code = put(b, *call, "function", function);
     }
@@ -211,15 +228,22 @@ static relay_code message_value(builder *b, const Relay__V1__ChatMessage *m, siz
     char path[MESSAGE_PATH_BYTES];
     snprintf(path, sizeof path, "chat.messages[%zu]", i);
     if (!m->has_role) return relay_fail(b->e, RELAY_INVALID_ARGUMENT, "%s.role is not set", path);
+    if (m->n_token_ids != 0 && !m->has_content && m->n_parts == 0) {
+        return relay_fail(b->e, RELAY_INVALID_ARGUMENT,
+                          "%s: token_ids is set without content, the text that they stand for", path);
+    }
+    uint8_t mark = m->n_token_ids != 0 ? mark_message(b, i) : JINJA_CALLER;
     relay_code code = new_dict(b, 4, out);
-    if (code == RELAY_OK) code = put_text(b, *out, "role", true, m->role, path);
-    if (code == RELAY_OK) code = put_text(b, *out, "content", m->has_content, m->content, path);
+    if (code == RELAY_OK) code = put_text(b, *out, "role", true, m->role, JINJA_CALLER, path);
+    if (code == RELAY_OK) code = put_text(b, *out, "content", m->has_content, m->content, mark, path);
     if (code == RELAY_OK) code = put_parts(b, m, *out, path);
-    if (code == RELAY_OK) code = put_text(b, *out, "name", m->has_name, m->name, path);
+    if (code == RELAY_OK) code = put_text(b, *out, "name", m->has_name, m->name, JINJA_CALLER, path);
     if (code == RELAY_OK) code = put_tool_calls(b, m, *out, path);
-    if (code == RELAY_OK) code = put_text(b, *out, "tool_call_id", m->has_tool_call_id, m->tool_call_id, path);
     if (code == RELAY_OK)
-        code = put_text(b, *out, "reasoning_content", m->has_reasoning_content, m->reasoning_content, path);
+        code = put_text(b, *out, "tool_call_id", m->has_tool_call_id, m->tool_call_id, JINJA_CALLER, path);
+    if (code == RELAY_OK)
+        code =
+            put_text(b, *out, "reasoning_content", m->has_reasoning_content, m->reasoning_content, JINJA_CALLER, path);
     if (code == RELAY_OK) code = put_extra(b, m, *out, path);
     if (code == RELAY_OK) code = put_empty_content(b, m, *out);
     return code;
@@ -357,10 +381,55 @@ static void give(jinja_value text, relay_rendered *out) {
     out->text = relay_strndup(text.s, text.len);
     out->len = text.len;
     out->is_template = relay_calloc(text.len != 0 ? text.len : 1, 1);
-    if (text.origin == JINJA_MIXED)
-        memcpy(out->is_template, text.from, text.len);
-    else if (text.len != 0)
-        memset(out->is_template, text.origin == JINJA_TEMPLATE, text.len);
+    if (text.origin != JINJA_MIXED) {
+        if (text.len != 0) memset(out->is_template, text.origin == JINJA_TEMPLATE, text.len);
+        return;
+    }
+    for (size_t i = 0; i < text.len; i++)
+        out->is_template[i] = text.from[i] == jinja_origin_byte(JINJA_TEMPLATE);
+}
+
+// The bytes of `text` are the content, perhaps stripped at either end.
+static bool is_content(jinja_value text, ProtobufCBinaryData content) {
+    if (content.len < text.len) return false;
+    jinja_value whole = jinja_str((const char *)content.data, content.len, JINJA_CALLER);
+    static const int sides[] = {0, JINJA_STRIP_LEFT, JINJA_STRIP_RIGHT, JINJA_STRIP_LEFT | JINJA_STRIP_RIGHT};
+    for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
+        jinja_value part = sides[i] != 0 ? jinja_str_strip(whole, jinja_none(), sides[i]) : whole;
+        if (jinja_is_str(text, part.s, part.len)) return true;
+    }
+    return false;
+}
+
+// The message whose content has the mark and is the text, at or behind message `from` if there is one; SIZE_MAX where
+// there is none.
+static size_t find_marked(const builder *b, const Relay__V1__Chat *chat, uint8_t mark, jinja_value text, size_t from) {
+    size_t found = SIZE_MAX;
+    for (size_t i = (size_t)(mark - JINJA_MARK); i < b->n_marked; i += N_MARKS) {
+        size_t message = b->marked[i];
+        if (!is_content(text, chat->messages[message]->content)) continue;
+        if (message >= from) return message;
+        if (found == SIZE_MAX) found = message;
+    }
+    return found;
+}
+
+// Where contents of messages with token_ids stand in the text.
+static void find_turns(const builder *b, const Relay__V1__Chat *chat, jinja_value text, relay_rendered *out) {
+    if (b->n_marked == 0) return;
+    size_t next = 0;
+    for (size_t begin = 0, end; begin < text.len; begin = end) {
+        uint8_t origin = jinja_origin_at(text, begin);
+        for (end = begin + 1; end < text.len && jinja_origin_at(text, end) == origin;)
+            end++;
+        if (origin < JINJA_MARK) continue;
+        size_t i = find_marked(b, chat, origin, jinja_str_part(text, begin, end - begin), next);
+        if (i == SIZE_MAX) continue;
+        if ((out->n_turns & (out->n_turns - 1)) == 0)
+            out->turns = relay_realloc(out->turns, (out->n_turns == 0 ? 1 : 2 * out->n_turns) * sizeof *out->turns);
+        out->turns[out->n_turns++] = (relay_rendered_turn){.begin = begin, .end = end, .message = i};
+        next = i;
+    }
 }
 
 static jinja_run *create_run(const relay_render_watch *watch) {
@@ -385,7 +454,10 @@ relay_code relay_chat_template_render(const relay_chat_template *t, const Relay_
     }
     if (code == RELAY_OK && chat->has_continue_final_message && chat->continue_final_message)
         code = cut_behind_final_message(&b, chat, &text);
-    if (code == RELAY_OK) give(text, out);
+    if (code == RELAY_OK) {
+        give(text, out);
+        find_turns(&b, chat, text, out);
+    }
     builder_fini(&b);
     return code;
 }

@@ -25,11 +25,20 @@ typedef struct relay_chat_tokens {
     const char *bos_token, *eos_token, *unk_token, *pad_token;
 } relay_chat_tokens;
 
+// Where the content of a message that has token_ids stands in the text: whole, or with the white space at its ends
+// stripped. What else a template makes of a content (a part of it, another case) is text like any other.
+typedef struct relay_rendered_turn {
+    size_t begin, end; // bytes
+    size_t message;    // its index in chat.messages
+} relay_rendered_turn;
+
 typedef struct relay_rendered {
     char *text; // owned; valid UTF-8
     size_t len;
     uint8_t *is_template; // owned [len]: 1 where the byte came from the template (or from bos_token and the like), 0
                           // from the caller
+    relay_rendered_turn *turns; // owned [n_turns], in the text's order, apart
+    size_t n_turns;
 } relay_rendered;
 
 void relay_rendered_fini(relay_rendered *r);

@@ -25,18 +25,17 @@ typedef struct model_request {
     Relay__V1__Resume resume;
 } model_request;
 
-static void put_stop(model_request *r, const Relay__V1__TextStop *stop) {
-    if (stop == NULL) return;
+static void put_stop(model_request *r, const Relay__V1__TextStop *stop, const relay_generation *g) {
     relay__v1__stop_criteria__init(&r->stop);
+    r->stop.stop_token_ids = (uint32_t *)(uintptr_t)relay_generation_stop_ids(g, &r->stop.n_stop_token_ids);
+    r->message.stop = &r->stop;
+    if (stop == NULL) return;
     r->stop.has_max_new_tokens = stop->has_max_new_tokens;
     r->stop.max_new_tokens = stop->max_new_tokens;
     r->stop.has_min_new_tokens = stop->has_min_new_tokens;
     r->stop.min_new_tokens = stop->min_new_tokens;
-    r->stop.n_stop_token_ids = stop->n_stop_token_ids;
-    r->stop.stop_token_ids = stop->stop_token_ids;
     r->stop.has_ignore_eos = stop->has_ignore_eos;
     r->stop.ignore_eos = stop->ignore_eos;
-    r->message.stop = &r->stop;
 }
 
 static void put_output(model_request *r, const Relay__V1__TextOutput *output) {
@@ -52,16 +51,16 @@ static void put_output(model_request *r, const Relay__V1__TextOutput *output) {
 }
 
 static void make_model_request(model_request *r, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
-                               const relay_vocab *vocab, const char *request_id) {
+                               const relay_vocab *vocab, const relay_generation *g) {
     Relay__V1__GenerateTokensRequest *t = &r->message;
     relay__v1__generate_tokens_request__init(t);
-    RELAY_SET(t, request_id, relay_message_text(request_id));
+    RELAY_SET(t, request_id, relay_message_text(relay_generation_request_id(g)));
     t->n_prompt_token_ids = prompt->encoding.n;
     t->prompt_token_ids = prompt->encoding.ids;
     t->has_sequence_id = m->has_sequence_id;
     t->sequence_id = m->sequence_id;
     t->sampling = m->sampling;
-    put_stop(r, m->stop);
+    put_stop(r, m->stop, g);
     put_output(r, m->output);
     t->cache = m->cache;
     t->has_priority = m->has_priority;
@@ -94,7 +93,7 @@ static relay_code generate(relay_rpc_call *call, const ProtobufCMessage *message
     if (code == RELAY_OK) code = relay_generation_prepare(g, m, &prompt, e);
     if (code == RELAY_OK) {
         model_request request;
-        make_model_request(&request, m, &prompt, relay_text_model_vocab(model), relay_generation_request_id(g));
+        make_model_request(&request, m, &prompt, relay_text_model_vocab(model), g);
         code = relay_generation_start(g, &request.message, e);
     }
     relay_prompt_fini(&prompt);

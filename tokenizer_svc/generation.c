@@ -95,6 +95,32 @@ static relay_code read_request_id(relay_generation *g, const Relay__V1__Generate
     return RELAY_OK;
 }
 
+// What the template ends a turn with ends the answer: unless the client wants it to go on.
+static const relay_turn_end *wanted_turn_end(const Relay__V1__GenerateRequest *m, const relay_prompt *prompt) {
+    bool ignores = m->stop != NULL && m->stop->has_ignore_eos && m->stop->ignore_eos;
+    return ignores ? NULL : prompt->turn_end;
+}
+
+static bool is_stop_id(const relay_generation *g, uint32_t id) {
+    for (size_t i = 0; i < g->n_stop_ids; i++) {
+        if (g->stop_ids[i] == id) return true;
+    }
+    return false;
+}
+
+static void set_stop_ids(relay_generation *g, const Relay__V1__TextStop *stop, const relay_turn_end *turn_end) {
+    size_t n = stop == NULL ? 0 : stop->n_stop_token_ids;
+    g->stop_ids = relay_calloc(n + 1, sizeof *g->stop_ids);
+    if (n != 0) memcpy(g->stop_ids, stop->stop_token_ids, n * sizeof *g->stop_ids);
+    g->n_stop_ids = n;
+    if (turn_end == NULL || !turn_end->has_id || is_stop_id(g, turn_end->id)) return;
+    uint32_t n_eos;
+    const uint32_t *eos = relay_vocab_eos(relay_text_model_vocab(g->model), &n_eos);
+    for (uint32_t i = 0; i < n_eos; i++)
+        if (eos[i] == turn_end->id) return; // the model knows it
+    g->stop_ids[g->n_stop_ids++] = turn_end->id;
+}
+
 static relay_code open_text(relay_generation *g, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
                             relay_err *e) {
     const Relay__V1__TextStop *stop = m->stop;
@@ -109,6 +135,11 @@ static relay_code open_text(relay_generation *g, const Relay__V1__GenerateReques
         strings[i] = (relay_stop_string){(const char *)stop->stop_strings[i].data, stop->stop_strings[i].len};
         g->stop_strings[i] = relay_strndup(strings[i].len == 0 ? "" : strings[i].bytes, strings[i].len);
     }
+    const relay_turn_end *turn_end = wanted_turn_end(m, prompt);
+    if (turn_end != NULL && turn_end->string != NULL && n_strings < RELAY_MAX_STOP_STRINGS) {
+        strings[n_strings] = (relay_stop_string){turn_end->string, turn_end->string_len};
+        g->stop_strings[n_strings++] = relay_strndup(turn_end->string, turn_end->string_len);
+    }
     uint32_t n_tail = prompt->encoding.n < RELAY_PROMPT_TAIL ? prompt->encoding.n : RELAY_PROMPT_TAIL;
     relay_text_stream_opts opts = {
         .vocab = relay_text_model_vocab(g->model),
@@ -121,13 +152,6 @@ static relay_code open_text(relay_generation *g, const Relay__V1__GenerateReques
         .n_prompt_tail = n_tail,
     };
     return relay_text_stream_create(&g->stream, &opts, e);
-}
-
-static bool is_stop_id(const relay_generation *g, uint32_t id) {
-    for (size_t i = 0; i < g->n_stop_ids; i++) {
-        if (g->stop_ids[i] == id) return true;
-    }
-    return false;
 }
 
 // The next output token; false where it completed a stop string. Its text is appended to `text`.
@@ -176,16 +200,19 @@ relay_code relay_generation_prepare(relay_generation *g, const Relay__V1__Genera
     if (stop != NULL) {
         g->includes_stop = stop->has_include_stop_string && stop->include_stop_string;
         if (stop->has_min_new_tokens) g->min_new_tokens = stop->min_new_tokens;
-        g->n_stop_ids = stop->n_stop_token_ids;
-        g->stop_ids = relay_calloc(g->n_stop_ids == 0 ? 1 : g->n_stop_ids, sizeof *g->stop_ids);
-        if (g->n_stop_ids != 0) memcpy(g->stop_ids, stop->stop_token_ids, g->n_stop_ids * sizeof *g->stop_ids);
     }
+    set_stop_ids(g, stop, wanted_turn_end(m, prompt));
     relay_code code = read_request_id(g, m, e);
     if (code == RELAY_OK) code = open_text(g, m, prompt, e);
     if (code == RELAY_OK) code = take_resumed(g, m, e);
     // Whoever goes on with an answer has had the prompt's text.
     if (code == RELAY_OK && g->n_resumed == 0) relay_buf_append(&g->text, prompt->text, prompt->text_len);
     return code;
+}
+
+const uint32_t *relay_generation_stop_ids(const relay_generation *g, size_t *n) {
+    *n = g->n_stop_ids;
+    return g->stop_ids;
 }
 
 const char *relay_generation_request_id(const relay_generation *g) {

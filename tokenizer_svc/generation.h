@@ -34,6 +34,9 @@ void relay_generation_destroy(relay_generation *g);
 // What the request asks of the answer; copies what it needs. Errors name the field.
 relay_code relay_generation_prepare(relay_generation *g, const Relay__V1__GenerateRequest *m,
                                     const relay_prompt *prompt, relay_err *e) RELAY_NODISCARD;
+// The ids that end the answer beside the model's own: the client's, and the one that the chat's template ends a turn
+// with. Valid after prepare.
+const uint32_t *relay_generation_stop_ids(const relay_generation *g, size_t *n);
 // As the client gave it, or made up: the same in the logs of both services. Valid after prepare.
 const char *relay_generation_request_id(const relay_generation *g);
 // Hands it to a model pod. On OK the call is answered from the link's thread. The caller holds a reference of the call.

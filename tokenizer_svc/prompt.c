@@ -36,10 +36,10 @@ static relay_code from_text(relay_prompt *out, const relay_text_model *model, co
 static relay_code from_chat(relay_prompt *out, const relay_text_model *model, const Relay__V1__GenerateRequest *m,
                             const relay_render_watch *watch, relay_err *e) {
     relay_rendered rendered = {0};
-    relay_code code = relay_text_model_render(model, m->chat, watch, &rendered, e);
+    relay_code code = relay_text_model_render(model, m->chat, watch, &rendered, &out->turn_end, e);
     if (code == RELAY_OK) {
         bool parses_special = m->has_parse_special_tokens && m->parse_special_tokens;
-        code = relay_text_model_encode_rendered(model, &rendered, parses_special, &out->encoding, e);
+        code = relay_text_model_encode_rendered(model, &rendered, m->chat, parses_special, &out->encoding, e);
     }
     if (code == RELAY_OK && out->encoding.n == 0) {
         code = relay_fail(e, RELAY_INVALID_ARGUMENT, "chat renders to an empty prompt");

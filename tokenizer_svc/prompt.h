@@ -13,6 +13,7 @@ typedef struct relay_prompt {
     relay_encoding encoding; // its ids, at least one
     char *text;              // owned; what `echo` tells, NULL where it is not asked for
     size_t text_len;
+    const relay_turn_end *turn_end; // of a chat's template: belongs to the model; NULL where the prompt is no chat
 } relay_prompt;
 
 // *out is zeroed before and needs relay_prompt_fini in any case. `watch`: whose chat it is. Errors name the field:

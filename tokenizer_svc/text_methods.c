@@ -159,15 +159,22 @@ relay_code relay_text_tokenize_batch(const relay_text_call *call, const Protobuf
 
 // ---- RenderChat
 
-// What turns end with: every id that ends an answer, and its name where that is text.
-static void put_stops(const relay_vocab *v, Relay__V1__RenderChatResponse *response) {
+// What turns end with: what the template writes behind an answer, and every id that ends one, with its name where that
+// is text.
+static void put_stops(const relay_vocab *v, const relay_turn_end *end, Relay__V1__RenderChatResponse *response) {
     uint32_t n;
     const uint32_t *ids = relay_vocab_eos(v, &n);
-    response->n_stop_token_ids = n;
-    response->stop_token_ids = (uint32_t *)(uintptr_t)ids;
-    response->stop_strings = relay_calloc(n == 0 ? 1 : n, sizeof *response->stop_strings);
+    response->stop_token_ids = relay_calloc(n + 1, sizeof *response->stop_token_ids);
+    response->stop_strings = relay_calloc(n + 2, sizeof *response->stop_strings);
+    if (end->string != NULL) {
+        response->stop_strings[response->n_stop_strings++] = relay_message_bytes(end->string, end->string_len);
+    }
+    if (end->has_id) response->stop_token_ids[response->n_stop_token_ids++] = end->id;
     for (uint32_t i = 0; i < n; i++) {
-        const relay_token *t = relay_vocab_token(v, ids[i]);
+        if (!end->has_id || ids[i] != end->id) response->stop_token_ids[response->n_stop_token_ids++] = ids[i];
+    }
+    for (size_t i = 0; i < response->n_stop_token_ids; i++) {
+        const relay_token *t = relay_vocab_token(v, response->stop_token_ids[i]);
         if (!relay_utf8_is_valid(t->bytes, t->len)) continue;
         response->stop_strings[response->n_stop_strings++] = relay_message_bytes(t->bytes, t->len);
     }
@@ -186,25 +193,35 @@ static relay_code check_render(const relay_text_call *call, const Relay__V1__Ren
                           "now_unix_seconds is set without context_json; a chat has its own");
     }
     if (!m->has_context_json && m->chat == NULL) return relay_fail(e, RELAY_INVALID_ARGUMENT, "chat is not set");
+    if (m->has_template_ && m->chat != NULL && m->chat->has_template_name) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "chat.template_name and template are both set");
+    }
     if (call->model == NULL && !m->has_template_) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "template is not set, and there is no tokenizer that has one");
     }
     return RELAY_OK;
 }
 
-static relay_code render(const relay_text_call *call, const Relay__V1__RenderChatRequest *m,
-                         const relay_chat_template *custom, relay_rendered *out, relay_err *e) {
-    if (m->has_context_json) {
-        const int64_t *now = m->has_now_unix_seconds ? &m->now_unix_seconds : NULL;
-        return relay_chat_template_render_context(custom, m->context_json, now, call->watch, out, e);
-    }
-    if (custom == NULL) return relay_text_model_render(call->model, m->chat, call->watch, out, e);
-    if (m->chat->has_template_name) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "chat.template_name and template are both set");
-    }
+// A template of the caller's, from its source to its text. *turn_end is to be finished in any case.
+static relay_code render_custom(const relay_text_call *call, const Relay__V1__RenderChatRequest *m, bool wants_ids,
+                                relay_rendered *out, relay_turn_end *turn_end, relay_err *e) {
+    relay_chat_template *t = NULL;
     relay_chat_tokens tokens = {0};
     if (call->model != NULL) tokens = relay_text_model_chat_tokens(call->model);
-    return relay_chat_template_render(custom, m->chat, &tokens, call->watch, out, e);
+    relay_code code = relay_chat_template_compile(&t, (const char *)m->template_.data, m->template_.len, e);
+    if (code == RELAY_OK && m->has_context_json) {
+        const int64_t *now = m->has_now_unix_seconds ? &m->now_unix_seconds : NULL;
+        code = relay_chat_template_render_context(t, m->context_json, now, call->watch, out, e);
+    } else if (code == RELAY_OK) {
+        if (wants_ids) code = relay_text_model_check_chat_ids(call->model, m->chat, e);
+        if (code == RELAY_OK) code = relay_chat_template_render(t, m->chat, &tokens, call->watch, out, e);
+    }
+    if (code == RELAY_OK && wants_ids) {
+        relay_turn_end_find(turn_end, t, &tokens, relay_text_model_tokenizer(call->model),
+                            relay_text_model_vocab(call->model), call->watch);
+    }
+    relay_chat_template_destroy(t);
+    return code;
 }
 
 relay_code relay_text_render_chat(const relay_text_call *call, const ProtobufCMessage *message, relay_err *e) {
@@ -214,20 +231,21 @@ relay_code relay_text_render_chat(const relay_text_call *call, const ProtobufCMe
     if (code == RELAY_OK) code = check_render(call, m, e);
     if (code != RELAY_OK) return code;
 
-    relay_chat_template *custom = NULL;
     relay_rendered rendered = {0};
     relay_encoding enc = {0};
+    relay_turn_end custom_end = {0};
+    const relay_turn_end *turn_end = &custom_end;
     // A template of the caller's need not be this model's: without a name for the model its text is all that makes
     // sense.
     bool wants_ids = model != NULL && (m->has_model || !m->has_template_);
     bool wants_text = !wants_ids || (m->has_want_text && m->want_text);
     bool parses_special = m->has_parse_special_tokens && m->parse_special_tokens;
-    if (m->has_template_) {
-        code = relay_chat_template_compile(&custom, (const char *)m->template_.data, m->template_.len, e);
-    }
-    if (code == RELAY_OK) code = render(call, m, custom, &rendered, e);
+    if (m->has_template_)
+        code = render_custom(call, m, wants_ids, &rendered, &custom_end, e);
+    else
+        code = relay_text_model_render(model, m->chat, call->watch, &rendered, &turn_end, e);
     if (code == RELAY_OK && wants_ids) {
-        code = relay_text_model_encode_rendered(model, &rendered, parses_special, &enc, e);
+        code = relay_text_model_encode_rendered(model, &rendered, m->chat, parses_special, &enc, e);
     }
     if (code == RELAY_OK) {
         Relay__V1__Encoding encoding;
@@ -235,15 +253,16 @@ relay_code relay_text_render_chat(const relay_text_call *call, const ProtobufCMe
         if (wants_ids) {
             fill_encoding(model, &enc, NULL, &encoding);
             response.encoding = &encoding;
-            put_stops(relay_text_model_vocab(model), &response);
+            put_stops(relay_text_model_vocab(model), turn_end, &response);
         }
         if (wants_text) RELAY_SET(&response, text, relay_message_bytes(rendered.text, rendered.len));
         call->reply(call->arg, &response.base);
         free(response.stop_strings);
+        free(response.stop_token_ids);
     }
+    relay_turn_end_fini(&custom_end);
     relay_encoding_fini(&enc);
     relay_rendered_fini(&rendered);
-    relay_chat_template_destroy(custom);
     return code;
 }
 

@@ -14,6 +14,7 @@ enum { MAX_TEMPLATES = 16 };
 typedef struct named_template {
     char *name;                    // "" for the default one
     relay_chat_template *compiled; // NULL: see `error`
+    relay_turn_end turn_end;
     char error[RELAY_ERR_MESSAGE_MAX];
 } named_template;
 
@@ -85,6 +86,16 @@ static relay_code load_template(relay_text_model *m, const relay_gguf *g, const 
     return RELAY_OK;
 }
 
+// Behind everything else of the model.
+static void find_turn_ends(relay_text_model *m) {
+    relay_chat_tokens tokens = relay_text_model_chat_tokens(m);
+    for (uint32_t i = 0; i < m->n_templates; i++) {
+        named_template *t = &m->templates[i];
+        if (t->compiled == NULL) continue;
+        relay_turn_end_find(&t->turn_end, t->compiled, &tokens, m->tokenizer, m->vocab, NULL);
+    }
+}
+
 static relay_code load_templates(relay_text_model *m, const relay_gguf *g, relay_err *e) {
     relay_code code = load_template(m, g, "tokenizer.chat_template", "", 0, e);
     if (code != RELAY_OK) return code;
@@ -124,6 +135,7 @@ relay_code relay_text_model_load(relay_text_model **out, const char *path, const
     if (code == RELAY_OK) code = load_templates(m, g, e);
     relay_gguf_close(g);
     if (code == RELAY_OK) {
+        find_turn_ends(m);
         *out = m;
     } else {
         relay_text_model_destroy(m);
@@ -136,6 +148,7 @@ void relay_text_model_destroy(relay_text_model *m) {
     for (uint32_t i = 0; i < m->n_templates; i++) {
         free(m->templates[i].name);
         relay_chat_template_destroy(m->templates[i].compiled);
+        relay_turn_end_fini(&m->templates[i].turn_end);
     }
     relay_tokenizer_destroy(m->tokenizer);
     relay_vocab_destroy(m->vocab);
@@ -203,13 +216,13 @@ relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t 
 
 // ---- Chats
 
-static relay_code find_template(const relay_text_model *m, const Relay__V1__Chat *chat, const relay_chat_template **out,
+static relay_code find_template(const relay_text_model *m, const Relay__V1__Chat *chat, const named_template **out,
                                 relay_err *e) {
     ProtobufCBinaryData name = chat->has_template_name ? chat->template_name : (ProtobufCBinaryData){0};
     for (uint32_t i = 0; i < m->n_templates; i++) {
         const named_template *t = &m->templates[i];
         if (name.len != strlen(t->name) || (name.len != 0 && memcmp(name.data, t->name, name.len) != 0)) continue;
-        *out = t->compiled;
+        *out = t;
         if (t->compiled != NULL) return RELAY_OK;
         return relay_fail(e, RELAY_FAILED_PRECONDITION, "the chat template of model \"%s\" does not compile: %s",
                           m->name, t->error);
@@ -232,30 +245,39 @@ relay_chat_tokens relay_text_model_chat_tokens(const relay_text_model *m) {
     };
 }
 
-relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_render_watch *watch, relay_rendered *out, relay_err *e) {
+relay_code relay_text_model_check_chat_ids(const relay_text_model *m, const Relay__V1__Chat *chat, relay_err *e) {
     for (size_t i = 0; i < chat->n_messages; i++) {
-        if (chat->messages[i]->n_token_ids != 0) {
-            return relay_fail(e, RELAY_UNIMPLEMENTED,
-                              "chat.messages[%zu].token_ids is not supported by this build; leave it empty", i);
-        }
+        char field[64];
+        snprintf(field, sizeof field, "chat.messages[%zu].token_ids", i);
+        const Relay__V1__ChatMessage *message = chat->messages[i];
+        relay_code code = relay_text_model_check_ids(m, message->token_ids, message->n_token_ids, field, e);
+        if (code != RELAY_OK) return code;
     }
-    const relay_chat_template *t = NULL;
-    relay_code code = find_template(m, chat, &t, e);
-    if (code != RELAY_OK) return code;
-    relay_chat_tokens tokens = relay_text_model_chat_tokens(m);
-    return relay_chat_template_render(t, chat, &tokens, watch, out, e);
+    return RELAY_OK;
 }
 
-// Stretches of one origin. Owned; count in *n.
-static relay_text_span *split_by_origin(const relay_rendered *r, bool parse_special, size_t *n) {
+relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
+                                   const relay_render_watch *watch, relay_rendered *out,
+                                   const relay_turn_end **turn_end, relay_err *e) {
+    const named_template *t = NULL;
+    relay_code code = find_template(m, chat, &t, e);
+    if (code == RELAY_OK) code = relay_text_model_check_chat_ids(m, chat, e);
+    if (code != RELAY_OK) return code;
+    *turn_end = &t->turn_end;
+    relay_chat_tokens tokens = relay_text_model_chat_tokens(m);
+    return relay_chat_template_render(t->compiled, chat, &tokens, watch, out, e);
+}
+
+// Stretches of one origin between two bytes. Owned; count in *n.
+static relay_text_span *split_by_origin(const relay_rendered *r, size_t begin, size_t end, bool parse_special,
+                                        size_t *n) {
     size_t count = 0;
-    for (size_t i = 0; i < r->len; i++)
-        count += i == 0 || r->is_template[i] != r->is_template[i - 1];
+    for (size_t i = begin; i < end; i++)
+        count += i == begin || r->is_template[i] != r->is_template[i - 1];
     relay_text_span *spans = relay_calloc(count == 0 ? 1 : count, sizeof *spans);
     relay_text_span *last = NULL;
-    for (size_t i = 0; i < r->len; i++) {
-        if (i == 0 || r->is_template[i] != r->is_template[i - 1]) {
+    for (size_t i = begin; i < end; i++) {
+        if (i == begin || r->is_template[i] != r->is_template[i - 1]) {
             last = last == NULL ? spans : last + 1;
             *last = (relay_text_span){.text = r->text + i, .parse_special = parse_special || r->is_template[i] != 0};
         }
@@ -265,23 +287,52 @@ static relay_text_span *split_by_origin(const relay_rendered *r, bool parse_spec
     return spans;
 }
 
+static relay_code encode_stretch(const relay_text_model *m, const relay_rendered *r, size_t begin, size_t end,
+                                 bool parse_special, relay_encoding *enc, relay_err *e) {
+    if (begin == end) return RELAY_OK;
+    size_t n_spans;
+    relay_text_span *spans = split_by_origin(r, begin, end, parse_special, &n_spans);
+    relay_encode_opts opts = {0};
+    relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
+    free(spans);
+    return code;
+}
+
+static bool ends_answer(const relay_text_model *m, uint32_t id) {
+    uint32_t n;
+    const uint32_t *ids = relay_vocab_eos(m->vocab, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+static void append_turn(const relay_text_model *m, const Relay__V1__ChatMessage *message, relay_encoding *enc) {
+    size_t n = message->n_token_ids;
+    while (n > 0 && ends_answer(m, message->token_ids[n - 1]))
+        n--;
+    for (size_t i = 0; i < n; i++)
+        relay_encoding_add(enc, message->token_ids[i], 0, 0);
+}
+
 static void prepend(relay_encoding *enc, uint32_t id) {
-    if (enc->n == enc->cap) {
-        enc->cap = enc->cap + 16;
-        enc->ids = relay_realloc(enc->ids, enc->cap * sizeof *enc->ids);
-    }
+    relay_encoding_reserve(enc, 1);
     memmove(enc->ids + 1, enc->ids, enc->n * sizeof *enc->ids);
     enc->ids[0] = id;
     enc->n++;
 }
 
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            bool parse_special, relay_encoding *enc, relay_err *e) {
-    size_t n_spans;
-    relay_text_span *spans = split_by_origin(rendered, parse_special, &n_spans);
-    relay_encode_opts opts = {0};
-    relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
-    free(spans);
+                                            const Relay__V1__Chat *chat, bool parse_special, relay_encoding *enc,
+                                            relay_err *e) {
+    size_t at = 0;
+    for (size_t i = 0; i < rendered->n_turns; i++) {
+        const relay_rendered_turn *turn = &rendered->turns[i];
+        relay_code code = encode_stretch(m, rendered, at, turn->begin, parse_special, enc, e);
+        if (code != RELAY_OK) return code;
+        append_turn(m, chat->messages[turn->message], enc);
+        at = turn->end;
+    }
+    relay_code code = encode_stretch(m, rendered, at, rendered->len, parse_special, enc, e);
     if (code != RELAY_OK) return code;
     uint32_t bos;
     bool adds_bos = relay_tokenizer_adds_bos(m->tokenizer) && relay_vocab_bos(m->vocab, &bos);

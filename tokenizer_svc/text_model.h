@@ -13,6 +13,7 @@
 #include "relay/v1/chat.pb-c.h"
 #include "tokenizer_svc/chat_template.h"
 #include "tokenizer_svc/tokenizer.h"
+#include "tokenizer_svc/turn_end.h"
 
 typedef struct relay_text_model relay_text_model;
 
@@ -42,13 +43,21 @@ relay_code relay_text_model_check_ids(const relay_text_model *m, const uint32_t 
 
 // What a template sees of the special tokens; valid as long as the model.
 relay_chat_tokens relay_text_model_chat_tokens(const relay_text_model *m);
-// Renders with the template that `chat` names. FAILED_PRECONDITION where there is none.
+// Renders with the template that `chat` names. FAILED_PRECONDITION where there is none. *turn_end: what that template
+// ends an answer with; belongs to the model.
 relay_code relay_text_model_render(const relay_text_model *m, const Relay__V1__Chat *chat,
-                                   const relay_render_watch *watch, relay_rendered *out, relay_err *e) RELAY_NODISCARD;
+                                   const relay_render_watch *watch, relay_rendered *out,
+                                   const relay_turn_end **turn_end, relay_err *e) RELAY_NODISCARD;
+// INVALID_ARGUMENT naming the first of the chat's token_ids that is not below the vocabulary's size.
+relay_code relay_text_model_check_chat_ids(const relay_text_model *m, const Relay__V1__Chat *chat,
+                                           relay_err *e) RELAY_NODISCARD;
 // Tokenizes a rendered chat: names of special tokens count only where the template wrote them, so that no message can
 // pretend to be another role's; with parse_special everywhere. BOS is added where the tokenizer file asks for it and
-// the template has not done it. Appends to *enc, which is empty.
+// the template has not done it. Turns of the chat that have token_ids are those ids, but for ids at their end that end
+// an answer, which the template writes itself: text on either side is tokenized for itself. `chat` NULL: there are no
+// such turns. Appends to *enc, which is empty.
 relay_code relay_text_model_encode_rendered(const relay_text_model *m, const relay_rendered *rendered,
-                                            bool parse_special, relay_encoding *enc, relay_err *e) RELAY_NODISCARD;
+                                            const Relay__V1__Chat *chat, bool parse_special, relay_encoding *enc,
+                                            relay_err *e) RELAY_NODISCARD;
 
 #endif

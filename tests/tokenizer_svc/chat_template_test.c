@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -391,6 +392,103 @@ static void ends_behind_the_final_message(void **state) {
     refuses(source, &w.chat, "chat.continue_final_message and chat.add_generation_prompt are both true");
 }
 
+// ---- turns that have ids
+
+static uint32_t some_ids[] = {1, 2, 3};
+
+static void give_ids(Relay__V1__ChatMessage *m) {
+    m->token_ids = some_ids;
+    m->n_token_ids = 3;
+}
+
+// The places of the turns in the text: "[begin,end)=message ..."
+static void finds_turns(const char *source, const Relay__V1__Chat *chat, const char *expected) {
+    relay_chat_template *t;
+    relay_rendered r;
+    relay_err e;
+    char found[256] = "";
+    if (relay_chat_template_compile(&t, source, strlen(source), &e) != RELAY_OK) fail_msg("%s", e.message);
+    if (relay_chat_template_render(t, chat, &TOKENS, NULL, &r, &e) != RELAY_OK) fail_msg("%s", e.message);
+    for (size_t i = 0, at = 0; i < r.n_turns; i++) {
+        at += (size_t)snprintf(found + at, sizeof found - at, "%s[%zu,%zu)=%zu", i == 0 ? "" : " ", r.turns[i].begin,
+                               r.turns[i].end, r.turns[i].message);
+        for (size_t k = r.turns[i].begin; k < r.turns[i].end; k++)
+            assert_int_equal(r.is_template[k], 0);
+    }
+    assert_string_equal(found, expected);
+    relay_rendered_fini(&r);
+    relay_chat_template_destroy(t);
+}
+
+static void a_turn_with_ids_is_found_where_its_content_is(void **state) {
+    static const char whole[] = "{% for m in messages %}<{{ m.content }}>{% endfor %}";
+    static const char trimmed[] = "{% for m in messages %}{{ '<' + m.content | trim + '>' }}{% endfor %}";
+    world w = {0};
+    setup(&w);
+    say(&w, "user", "yes");
+    give_ids(say(&w, "assistant", " yes\n"));
+    say(&w, "user", " yes\n");
+    give_ids(say(&w, "assistant", "\xC3\xA9"));
+    // <yes>< yes\n>< yes\n><e'>
+    finds_turns(whole, &w.chat, "[6,11)=1 [20,22)=3");
+    finds_turns(trimmed, &w.chat, "[6,9)=1 [16,18)=3");
+    // Through a variable, a macro, a list of both and a block; not where it is changed or only a part.
+    finds_turns("{% set a %}{{ messages[1].content }}{% endset %}{{ a }}", &w.chat, "[0,5)=1");
+    finds_turns("{% macro f(x) %}{{ x }}{% endmacro %}({{ f(messages[1].content) }}", &w.chat, "[1,6)=1");
+    finds_turns("{{ messages | map(attribute='content') | join('|') }}", &w.chat, "[4,9)=1 [16,18)=3");
+    finds_turns("{{ messages[1].content | upper }}{{ messages[1].content[:2] }}-{{ messages[1].content | tojson }}",
+                &w.chat, "");
+    finds_turns("{{ messages[1].content * 2 }}{{ messages[3].content }}", &w.chat, "[10,12)=3");
+    finds_turns("{{ messages[3].content }}{{ messages[1].content }}{{ messages[3].content }}", &w.chat,
+                "[0,2)=3 [2,7)=1 [7,9)=3");
+    finds_turns("nothing", &w.chat, "");
+    // A thought that the template leaves out is another text.
+    SET(w.chat.messages[1], content, "<think>hm</think>yes");
+    finds_turns("{{ messages[1].content.split('</think>')[-1] }}", &w.chat, "");
+    // The final message, cut where it ends.
+    w.chat.has_continue_final_message = w.chat.continue_final_message = true;
+    finds_turns(whole, &w.chat, "[6,26)=1 [35,37)=3");
+}
+
+static void more_turns_with_ids_than_marks_are_all_found(void **state) {
+    enum { N = 700 };
+    static Relay__V1__ChatMessage messages[N], *list[N];
+    static char contents[N][8];
+    Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
+    for (int i = 0; i < N; i++) {
+        relay__v1__chat_message__init(&messages[i]);
+        snprintf(contents[i], sizeof contents[i], "%d", i);
+        SET(&messages[i], role, "assistant");
+        SET(&messages[i], content, contents[i]);
+        give_ids(&messages[i]);
+        list[i] = &messages[i];
+    }
+    chat.messages = list;
+    chat.n_messages = N;
+    relay_chat_template *t;
+    relay_rendered r;
+    static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    assert_int_equal(relay_chat_template_compile(&t, source, sizeof source - 1, NULL), RELAY_OK);
+    assert_int_equal(relay_chat_template_render(t, &chat, &TOKENS, NULL, &r, NULL), RELAY_OK);
+    assert_int_equal(r.n_turns, N);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(r.turns[i].message, i);
+    relay_rendered_fini(&r);
+    relay_chat_template_destroy(t);
+}
+
+static void ids_need_the_text_that_they_stand_for(void **state) {
+    world w = {0};
+    setup(&w);
+    say(&w, "user", "x");
+    Relay__V1__ChatMessage *m = say(&w, "assistant", NULL);
+    give_ids(m);
+    refuses("", &w.chat, "chat.messages[1]: token_ids is set without content, the text that they stand for");
+    m->parts = w.part_list;
+    m->n_parts = 1;
+    refuses("", &w.chat, "chat.messages[1]: token_ids and parts are both set");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_smollm2),
@@ -409,6 +507,9 @@ int main(void) {
         cmocka_unit_test(an_exception_of_the_template_is_the_message),
         cmocka_unit_test(names_the_place_in_the_template),
         cmocka_unit_test(ends_behind_the_final_message),
+        cmocka_unit_test(a_turn_with_ids_is_found_where_its_content_is),
+        cmocka_unit_test(more_turns_with_ids_than_marks_are_all_found),
+        cmocka_unit_test(ids_need_the_text_that_they_stand_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

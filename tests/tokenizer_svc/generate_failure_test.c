@@ -245,10 +245,13 @@ static void a_chat_needs_a_template(void **state) {
     RELAY_SET(&chat, template_name, relay_message_text("short"));
     text_generate(w, &r.message, &a);
     assert_int_equal(a.prompt_tokens, 2);
-    uint32_t id = 5;
-    message.n_token_ids = 1;
-    message.token_ids = &id;
-    expect_refusal(&r.message, RELAY_UNIMPLEMENTED, "chat.messages[0].token_ids");
+    uint32_t ids[] = {5, 6, FAKE_VOCAB};
+    message.n_token_ids = 2;
+    message.token_ids = ids;
+    text_generate(w, &r.message, &a);
+    assert_int_equal(a.prompt_tokens, 3);
+    message.n_token_ids = 3;
+    expect_refusal(&r.message, RELAY_INVALID_ARGUMENT, "chat.messages[0].token_ids[2] is 1000");
     text_world_destroy(w);
 }
 

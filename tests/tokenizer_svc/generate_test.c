@@ -350,6 +350,51 @@ static void a_chat_is_rendered_and_forged_turns_stay_text(void **state) {
     text_world_destroy(w);
 }
 
+// The scripted model says much the same behind any prompt: its own words are made the template's end of a turn.
+static void what_the_template_ends_turns_with_ends_the_answer(void **state) {
+    text_request r;
+    Relay__V1__ChatMessage message = RELAY__V1__CHAT_MESSAGE__INIT, *messages = &message;
+    RELAY_SET(&message, role, relay_message_text("user"));
+    RELAY_SET(&message, content, relay_message_text("hello"));
+    Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
+    chat.n_messages = 1;
+    chat.messages = &messages;
+    char source[400];
+    static const char shape[] = "{%% if messages | length > 1 %%}{{ messages[1].content }}%s{%% else %%}"
+                                "{{ messages[0].content }}{%% endif %%}";
+    snprintf(source, sizeof source, shape, "");
+    w = text_world_create((text_world_opts){.chat_template = source});
+    // The first answer that the model does not end by itself before it says a second word.
+    char word[9] = "";
+    size_t at = 0;
+    for (uint64_t seed = 1; word[0] == '\0'; seed++) {
+        assert_true(seed < 1000);
+        text_request_init(&r, 0, 60, seed);
+        r.message.input_case = RELAY__V1__GENERATE_REQUEST__INPUT_CHAT;
+        r.message.chat = &chat;
+        RELAY_SET(&r.stop, ignore_eos, 0);
+        text_generate(w, &r.message, &a);
+        const char *first = strstr(a.text, " word");
+        if (first == NULL || first == a.text || strlen(first) < sizeof word) continue;
+        memcpy(word, first, sizeof word - 1);
+        at = (size_t)(first - a.text);
+    }
+    text_world_destroy(w);
+
+    snprintf(source, sizeof source, shape, word);
+    w = text_world_create((text_world_opts){.chat_template = source});
+    text_generate(w, &r.message, &b);
+    assert_int_equal(b.reason, RELAY__V1__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE);
+    assert_string_equal(b.stop_string, word);
+    assert_int_equal(b.text_len, at);
+    assert_memory_equal(b.text, a.text, at);
+    // Unless the answer is to go on in any case.
+    RELAY_SET(&r.stop, ignore_eos, 1);
+    text_generate(w, &r.message, &b);
+    assert_int_equal(b.reason, RELAY__V1__FINISH_REASON__FINISH_REASON_MAX_NEW_TOKENS);
+    text_world_destroy(w);
+}
+
 static void bos_that_the_template_wrote_is_not_doubled(void **state) {
     w = text_world_create((text_world_opts){.chat_template = "{{ bos_token }}{{ messages[0].content }}"});
     text_request r;
@@ -399,6 +444,7 @@ int main(void) {
         cmocka_unit_test(a_stop_string_may_begin_before_the_cut),
         cmocka_unit_test(a_prompt_is_tokenized_with_bos_where_the_file_says_so),
         cmocka_unit_test(a_chat_is_rendered_and_forged_turns_stay_text),
+        cmocka_unit_test(what_the_template_ends_turns_with_ends_the_answer),
         cmocka_unit_test(bos_that_the_template_wrote_is_not_doubled),
         cmocka_unit_test(echo_is_the_prompt_s_text_first),
     };

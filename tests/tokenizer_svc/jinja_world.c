@@ -10,6 +10,7 @@
 
 #include "tests/tokenizer_svc/jinja_world.h"
 #include "tokenizer_svc/jinja/from_json.h"
+#include "tokenizer_svc/jinja/text.h"
 
 enum { NOW = 1752148800 };
 
@@ -30,7 +31,7 @@ static void give(jinja_value text, jinja_result *r) {
     r->len = text.len;
     r->from = relay_calloc(text.len + 1, 1);
     for (size_t i = 0; i < text.len; i++) {
-        bool is_template = text.origin == JINJA_MIXED ? text.from[i] : text.origin == JINJA_TEMPLATE;
+        bool is_template = jinja_origin_at(text, i) == JINJA_TEMPLATE;
         r->from[i] = is_template ? 't' : 'c';
     }
 }

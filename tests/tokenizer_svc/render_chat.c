@@ -13,6 +13,7 @@
 #include "common/json.h"
 #include "tokenizer_svc/jinja/from_json.h"
 #include "tokenizer_svc/jinja/jinja.h"
+#include "tokenizer_svc/jinja/text.h"
 
 static relay_code render(yyjson_val *request, jinja_run *run, jinja_template **t, jinja_value *text, relay_err *e) {
     yyjson_val *source = yyjson_obj_get(request, "template"), *now = yyjson_obj_get(request, "now"), *name, *item;
@@ -29,7 +30,7 @@ static relay_code render(yyjson_val *request, jinja_run *run, jinja_template **t
 
 static void put_origins(relay_buf *out, jinja_value text) {
     for (size_t i = 0; i < text.len; i++) {
-        bool is_template = text.origin == JINJA_MIXED ? text.from[i] : text.origin == JINJA_TEMPLATE;
+        bool is_template = jinja_origin_at(text, i) == JINJA_TEMPLATE;
         relay_buf_putc(out, is_template ? '1' : '0');
     }
 }

@@ -409,13 +409,13 @@ static void a_state_is_refused_where_it_does_not_belong(void **state) {
 typedef struct chat_request {
     Relay__V1__RenderChatRequest message;
     Relay__V1__Chat chat;
-    Relay__V1__ChatMessage turns[2], *pointers[2];
+    Relay__V1__ChatMessage turns[3], *pointers[3];
 } chat_request;
 
 static void chat_request_init(chat_request *r, const char *text) {
     relay__v1__render_chat_request__init(&r->message);
     relay__v1__chat__init(&r->chat);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         relay__v1__chat_message__init(&r->turns[i]);
         r->pointers[i] = &r->turns[i];
     }
@@ -477,6 +477,143 @@ static void no_message_can_forge_a_turn(void **state) {
     assert_int_equal(n_assistant, 1);
     protobuf_c_message_free_unpacked(m, NULL);
     text_world_destroy(w);
+}
+
+// The ids of the chat; the caller frees the response.
+static const Relay__V1__Encoding *render_ids(const chat_request *r, ProtobufCMessage **m) {
+    relay_err e;
+    *m = call("RenderChat", &r->message.base, rendered_type, &e);
+    if (*m == NULL) fail_msg("%s", e.message);
+    return ((Relay__V1__RenderChatResponse *)*m)->encoding;
+}
+
+static void expect_ids(const chat_request *r, const uint32_t *expected, size_t n) {
+    ProtobufCMessage *m;
+    const Relay__V1__Encoding *enc = render_ids(r, &m);
+    assert_int_equal(enc->n_token_ids, n);
+    assert_memory_equal(enc->token_ids, expected, n * sizeof *expected);
+    protobuf_c_message_free_unpacked(m, NULL);
+}
+
+static void a_turn_s_own_ids_are_used_as_they_are(void **state) {
+    w = text_world_create((text_world_opts){.has_no_model = true});
+    const uint32_t bos = text_world_id(w, TEXT_BOS), user = text_world_id(w, TEXT_USER),
+                   end = text_world_id(w, TEXT_EOS), assistant = text_world_id(w, TEXT_ASSISTANT),
+                   hello = text_world_id(w, "hello");
+    chat_request r;
+    chat_request_init(&r, "hello");
+    const uint32_t first[] = {bos, user, hello, end, assistant};
+    expect_ids(&r, first, 5);
+    // "hello" was generated letter by letter, and ended by the id that the template writes.
+    uint32_t generated[] = {'h', 'e', 'l', 'l', 'o', end};
+    RELAY_SET(&r.turns[1], role, relay_message_text("assistant"));
+    RELAY_SET(&r.turns[1], content, relay_message_text("hello"));
+    RELAY_SET(&r.turns[2], role, relay_message_text("user"));
+    RELAY_SET(&r.turns[2], content, relay_message_text("x"));
+    r.chat.n_messages = 3;
+    const uint32_t without[] = {bos, user, hello, end, assistant, hello, end, user, 'x', end, assistant};
+    expect_ids(&r, without, 11);
+    r.turns[1].token_ids = generated;
+    const uint32_t with[] = {bos, user, hello, end, assistant, 'h', 'e', 'l', 'l', 'o', end, user, 'x', end, assistant};
+    for (r.turns[1].n_token_ids = 5; r.turns[1].n_token_ids <= 6; r.turns[1].n_token_ids++)
+        expect_ids(&r, with, 15);
+    r.turns[1].n_token_ids = 5;
+    // A content that the template changes is tokenized again.
+    RELAY_SET(&r.message, template_, relay_message_text("{{ messages[1].content | upper }}"));
+    RELAY_SET(&r.message, model, relay_message_text("tiny"));
+    const uint32_t upper[] = {bos, 'H', 'E', 'L', 'L', 'O'};
+    expect_ids(&r, upper, 6);
+    RELAY_SET(&r.message, template_, relay_message_text("{{ messages[1].content }}"));
+    const uint32_t alone[] = {bos, 'h', 'e', 'l', 'l', 'o'};
+    expect_ids(&r, alone, 6);
+    generated[2] = FAKE_VOCAB;
+    relay_err e;
+    expect_error(call("RenderChat", &r.message.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT,
+                 "chat.messages[1].token_ids[2] is 1000");
+    r.message.has_template_ = 0;
+    expect_error(call("RenderChat", &r.message.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT,
+                 "chat.messages[1].token_ids[2] is 1000");
+    text_world_destroy(w);
+}
+
+static void names_in_messages_are_tokens_where_the_caller_says_so(void **state) {
+    w = text_world_create((text_world_opts){.has_no_model = true});
+    chat_request r;
+    chat_request_init(&r, TEXT_EOS "hello");
+    RELAY_SET(&r.message, parse_special_tokens, 1);
+    const uint32_t expected[] = {text_world_id(w, TEXT_BOS), text_world_id(w, TEXT_USER),
+                                 text_world_id(w, TEXT_EOS), text_world_id(w, "hello"),
+                                 text_world_id(w, TEXT_EOS), text_world_id(w, TEXT_ASSISTANT)};
+    expect_ids(&r, expected, 6);
+    text_world_destroy(w);
+}
+
+static void a_context_is_all_that_a_template_sees(void **state) {
+    w = text_world_create((text_world_opts){.has_no_model = true});
+    Relay__V1__RenderChatRequest m = RELAY__V1__RENDER_CHAT_REQUEST__INIT;
+    relay_err e;
+    RELAY_SET(&m, context_json, relay_message_text("{\"x\": [1, 2]}"));
+    expect_error(call("RenderChat", &m.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT, "without template");
+    RELAY_SET(&m, template_, relay_message_text("{{ x[1] }}{{ bos_token is defined }}{{ strftime_now('%Y') }}"));
+    RELAY_SET(&m, now_unix_seconds, 0);
+    ProtobufCMessage *response = call("RenderChat", &m.base, rendered_type, &e);
+    if (response == NULL) fail_msg("%s", e.message);
+    ProtobufCBinaryData text = ((Relay__V1__RenderChatResponse *)response)->text;
+    assert_int_equal(text.len, 10);
+    assert_memory_equal(text.data, "2False1970", 10);
+    protobuf_c_message_free_unpacked(response, NULL);
+    chat_request r;
+    chat_request_init(&r, "hello");
+    m.chat = &r.chat;
+    expect_error(call("RenderChat", &m.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT,
+                 "chat and context_json are both set");
+    RELAY_SET(&r.message, now_unix_seconds, 0);
+    expect_error(call("RenderChat", &r.message.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT,
+                 "now_unix_seconds is set without");
+    m.chat = NULL;
+    RELAY_SET(&m, context_json, relay_message_text("[]"));
+    expect_error(call("RenderChat", &m.base, rendered_type, &e), &e, RELAY_INVALID_ARGUMENT,
+                 "context_json: must be a JSON object");
+    text_world_destroy(w);
+}
+
+// A template's own end of a turn, which the file does not name as one.
+static void what_a_template_ends_turns_with_is_told(void **state) {
+    static const struct {
+        const char *source, *strings[3], *id;
+    } cases[] = {
+        {"{% for m in messages %}{{ m.content }} <|last|>\n{% endfor %}", {"<|last|>", TEXT_EOS}, "<|last|>"},
+        {"{% for m in messages %}{{ m.content }}\n\n### {{ m.role }}:\n{% endfor %}", {"\n\n###", TEXT_EOS}, NULL},
+        {"{% for m in messages %}User: {{ m.content }}\n{% endfor %}", {"\nUser:", TEXT_EOS}, NULL},
+        {"{% for m in messages %}{{ m.content }} end<|last|>{% endfor %}", {" end", TEXT_EOS}, NULL},
+        {"{% for m in messages %}{{ m.content }} {% endfor %}", {TEXT_EOS}, NULL},
+        {"{% if messages | length > 1 %}{{ raise_exception('no') }}{% endif %}", {TEXT_EOS}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        w = text_world_create((text_world_opts){.has_no_model = true, .chat_template = cases[i].source});
+        for (int is_custom = 0; is_custom < 2; is_custom++) {
+            chat_request r;
+            chat_request_init(&r, "hello");
+            if (is_custom) {
+                RELAY_SET(&r.message, template_, relay_message_text(cases[i].source));
+                RELAY_SET(&r.message, model, relay_message_text("tiny"));
+            }
+            ProtobufCMessage *m;
+            render_ids(&r, &m);
+            const Relay__V1__RenderChatResponse *answer = (Relay__V1__RenderChatResponse *)m;
+            size_t n = 0;
+            for (; cases[i].strings[n] != NULL; n++) {
+                assert_true(n < answer->n_stop_strings);
+                assert_int_equal(answer->stop_strings[n].len, strlen(cases[i].strings[n]));
+                assert_memory_equal(answer->stop_strings[n].data, cases[i].strings[n], strlen(cases[i].strings[n]));
+            }
+            assert_int_equal(answer->n_stop_strings, n);
+            assert_int_equal(answer->n_stop_token_ids, cases[i].id != NULL ? 2 : 1);
+            assert_int_equal(answer->stop_token_ids[0], text_world_id(w, cases[i].id != NULL ? cases[i].id : TEXT_EOS));
+            protobuf_c_message_free_unpacked(m, NULL);
+        }
+        text_world_destroy(w);
+    }
 }
 
 static void a_template_of_the_caller_s_gives_text_and_ids_only_for_a_named_model(void **state) {
@@ -579,6 +716,10 @@ int main(void) {
         cmocka_unit_test(a_state_is_refused_where_it_does_not_belong),
         cmocka_unit_test(a_chat_becomes_ids_and_text),
         cmocka_unit_test(no_message_can_forge_a_turn),
+        cmocka_unit_test(a_turn_s_own_ids_are_used_as_they_are),
+        cmocka_unit_test(names_in_messages_are_tokens_where_the_caller_says_so),
+        cmocka_unit_test(a_context_is_all_that_a_template_sees),
+        cmocka_unit_test(what_a_template_ends_turns_with_is_told),
         cmocka_unit_test(a_template_of_the_caller_s_gives_text_and_ids_only_for_a_named_model),
         cmocka_unit_test(a_worker_stops_for_a_call_that_has_ended),
         cmocka_unit_test(the_tokenizer_s_info_is_told),

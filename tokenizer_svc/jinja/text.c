@@ -39,7 +39,7 @@ static bool reserve(jinja_text *t, size_t more) {
 static bool make_mixed(jinja_text *t) {
     t->from = relay_arena_alloc(&t->run->arena, t->cap);
     if (t->from == NULL) return out_of_memory(t);
-    memset(t->from, t->origin == JINJA_TEMPLATE, t->len);
+    memset(t->from, jinja_origin_byte(t->origin), t->len);
     return true;
 }
 
@@ -48,7 +48,7 @@ void jinja_text_add(jinja_text *t, const char *s, size_t len, uint8_t origin) {
     if (t->len == 0 && t->from == NULL) t->origin = origin;
     if (t->from == NULL && origin != t->origin && !make_mixed(t)) return;
     memcpy(t->s + t->len, s, len);
-    if (t->from != NULL) memset(t->from + t->len, origin == JINJA_TEMPLATE, len);
+    if (t->from != NULL) memset(t->from + t->len, jinja_origin_byte(origin), len);
     t->len += len;
 }
 
@@ -116,7 +116,7 @@ static void set_from(uint8_t *from, jinja_value str) {
     if (str.origin == JINJA_MIXED)
         memcpy(from, str.from, str.len);
     else
-        memset(from, str.origin == JINJA_TEMPLATE, str.len);
+        memset(from, jinja_origin_byte(str.origin), str.len);
 }
 
 // The block that ends where `str` does and has room for `more` bytes.

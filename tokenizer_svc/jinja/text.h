@@ -27,10 +27,10 @@ void jinja_text_add_char(jinja_text *t, uint32_t code_point, uint8_t origin);
 void jinja_text_fill(jinja_text *t, jinja_value fill, size_t times);
 bool jinja_text_finish(jinja_text *t, jinja_value *out) RELAY_NODISCARD;
 
-// The origin of byte i: TEMPLATE or CALLER.
+// The origin of byte i, not MIXED.
 static inline uint8_t jinja_origin_at(jinja_value str, size_t i) {
     if (str.origin != JINJA_MIXED) return str.origin;
-    return str.from[i] ? JINJA_TEMPLATE : JINJA_CALLER;
+    return jinja_origin_of_byte(str.from[i]);
 }
 // Bytes [begin, begin + len), sharing the memory.
 jinja_value jinja_str_part(jinja_value str, size_t begin, size_t len);

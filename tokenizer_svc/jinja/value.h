@@ -46,6 +46,10 @@ typedef enum jinja_origin {
     JINJA_TEMPLATE, // all bytes are the template's
     JINJA_CALLER,   // all bytes are the caller's
     JINJA_MIXED,    // each byte has its own: value.from
+    // From here on: all bytes are of one text of the caller's, such as a turn of a chat, that is looked for in the
+    // result: as JINJA_CALLER, and known apart.
+    JINJA_MARK,
+    JINJA_MAX_ORIGIN = 255,
 } jinja_origin;
 
 // Why a value is undefined; the names for the message are in the value.
@@ -81,10 +85,18 @@ typedef struct jinja_value {
         struct jinja_joiner *joiner;
     };
     union {
-        const uint8_t *from;   // of a MIXED string: [len], 1 where the byte is the template's
+        const uint8_t *from;   // of a MIXED string: [len], each as jinja_origin_byte
         const char *type_name; // of an undefined value
     };
 } jinja_value;
+
+// How a byte's origin stands in `from`: 0, as in memory that nobody has set, is the caller's.
+static inline uint8_t jinja_origin_byte(uint8_t origin) {
+    return origin >= JINJA_MARK ? origin : origin == JINJA_TEMPLATE;
+}
+static inline uint8_t jinja_origin_of_byte(uint8_t byte) {
+    return byte >= JINJA_MARK ? byte : byte != 0 ? JINJA_TEMPLATE : JINJA_CALLER;
+}
 
 typedef struct jinja_list {
     jinja_value *items; // [n]
