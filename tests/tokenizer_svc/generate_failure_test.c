@@ -39,7 +39,7 @@ static const field_case request_fields[] = {
     {"sampling", "sampling.temperature is 9"},
     {"stop", ""},
     {"output", ""},
-    {"cache", "cache.do_not_store is not supported"},
+    {"cache", "cache.salt has 300 bytes"},
     {"priority", "priority"},
     {"parse_special_tokens", "parse_special_tokens is set with token_ids"},
     {"num_sequences", "num_sequences above 1 is not supported"},
@@ -92,7 +92,7 @@ static void spoil(text_request *r, const char *field) {
         RELAY_SET(&r->sampling, temperature, 9);
     } else if (strcmp(field, "cache") == 0) {
         relay__v1__cache_options__init(&cache);
-        RELAY_SET(&cache, do_not_store, 1);
+        RELAY_SET(&cache, salt, relay_message_bytes(long_text, sizeof long_text));
         m->cache = &cache;
     } else if (strcmp(field, "parse_special_tokens") == 0) {
         RELAY_SET(m, parse_special_tokens, 1);
