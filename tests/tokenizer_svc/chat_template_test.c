@@ -453,7 +453,7 @@ static void a_turn_with_ids_is_found_where_its_content_is(void **state) {
 static void more_turns_with_ids_than_marks_are_all_found(void **state) {
     enum { N = 700 };
     static Relay__V1__ChatMessage messages[N], *list[N];
-    static char contents[N][8];
+    static char contents[N][12];
     Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
     for (int i = 0; i < N; i++) {
         relay__v1__chat_message__init(&messages[i]);
