@@ -82,10 +82,11 @@ typedef enum relay_logprob_mode {
 // row are [begin, begin + n) of the step's (relay_sample_input).
 typedef struct relay_sample_params {
     // Penalties, over the row's counts. Repetition: ids in prompt or output; frequency, presence: output only.
-    float repetition_penalty;        // (0, 2]; 1: off
-    float frequency_penalty;         // [-2, 2]; 0: off
-    float presence_penalty;          // [-2, 2]; 0: off
-    uint32_t counts_begin, n_counts; // n 0 where no penalty is on
+    float repetition_penalty; // (0, 2]; 1: off
+    float frequency_penalty;  // [-2, 2]; 0: off
+    float presence_penalty;   // [-2, 2]; 0: off
+    uint64_t counts_begin;    // in the resident counts, not the step's
+    uint32_t n_counts;        // 0 where no penalty is on
     // What is added to the logits of single ids, one after the other: DRY, then logit bias.
     uint32_t bias_begin, n_bias;
     // Ids that may not be drawn: a list, and a bit an id of those that may (id i is bit i % 32 of word i / 32).
@@ -124,6 +125,12 @@ typedef struct relay_token_count {
     uint32_t in_output;
 } relay_token_count;
 
+// What a resident count becomes.
+typedef struct relay_count_update {
+    uint64_t at;
+    relay_token_count count;
+} relay_count_update;
+
 typedef struct relay_token_bias {
     uint32_t token_id;
     float bias;
@@ -133,7 +140,7 @@ typedef struct relay_token_bias {
 typedef struct relay_sample_input {
     uint32_t n_samples;
     const relay_sample_params *d_params; // [n_samples]
-    const relay_token_count *d_counts;
+    const relay_token_count *d_counts;   // resident: they stay from step to step, and update_counts changes them
     const relay_token_bias *d_biases;
     const uint32_t *d_masked;
     const uint32_t *d_allowed;
@@ -215,6 +222,9 @@ typedef struct relay_kernels {
     // d_out[i] = d_x[d_index[i]]                                      [n_index, width]
     void (*gather_rows)(relay_device *d, float *d_out, const float *d_x, const uint32_t *d_index, uint32_t n_index,
                         uint32_t width);
+    // d_counts[u.at] = u.count for each update; places differ.
+    void (*update_counts)(relay_device *d, relay_token_count *d_counts, const relay_count_update *d_updates,
+                          uint32_t n_updates);
     // One token a row of logits. d_logits [n_samples, n_vocab] is read only.
     void (*sample)(relay_device *d, relay_sample_result *d_results, const float *d_logits, uint32_t n_vocab,
                    const relay_sample_input *in);

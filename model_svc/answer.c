@@ -129,7 +129,10 @@ static void put_finished(relay_answer *a) {
     RELAY_SET(f, preemptions, end->preemptions);
     if (end->finish == RELAY_FINISH_EOS || end->finish == RELAY_FINISH_STOP_TOKEN) {
         f->cause_case = RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_TOKEN_ID;
-        f->stop_token_id = end->stop_token_id;
+        f->stop_token_id = end->stop_cause;
+    } else if (end->finish == RELAY_FINISH_STOP_SEQUENCE) {
+        f->cause_case = RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_SEQUENCE_INDEX;
+        f->stop_sequence_index = end->stop_cause;
     }
     a->response.finished = f;
 }

@@ -33,6 +33,8 @@ struct relay_decoder {
 
     char *d_step; // arrays at the step's own offsets
     uint64_t step_bytes;
+    relay_token_count *d_counts; // [n_counts] resident
+    uint64_t n_counts;
 
     // The step in hand.
     uint32_t n_rows, n_samples;
@@ -92,10 +94,18 @@ relay_decoder *relay_decoder_create(const relay_decoder_opts *opts) {
     return d;
 }
 
+static void free_step(relay_decoder *d) {
+    relay_device *v = d->o.device;
+    if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
+    if (d->d_counts) v->k->free(v, d->d_counts, d->n_counts * sizeof *d->d_counts);
+    d->d_step = NULL;
+    d->d_counts = NULL;
+}
+
 void relay_decoder_destroy(relay_decoder *d) {
     if (d == NULL) return;
     relay_device *v = d->o.device;
-    if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
+    free_step(d);
     v->k->free(v, d->d_activations, d->activation_bytes);
     v->k->free(v, d->d_cos_sin, relay_rope_table_bytes(d->o.shape, d->o.max_context));
     free(d);
@@ -132,11 +142,13 @@ static const void *upload(relay_decoder *d, const relay_step *s, uint64_t offset
     return to;
 }
 
-void relay_decoder_prepare(relay_decoder *d, uint64_t step_bytes) {
+void relay_decoder_prepare(relay_decoder *d, const relay_step *step) {
     relay_device *v = d->o.device;
-    if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
-    d->step_bytes = step_bytes;
-    d->d_step = v->k->alloc(v, step_bytes);
+    free_step(d);
+    d->step_bytes = step->size_bytes;
+    d->d_step = v->k->alloc(v, d->step_bytes);
+    d->n_counts = step->limits.n_resident_counts;
+    if (d->n_counts != 0) d->d_counts = v->k->alloc(v, d->n_counts * sizeof *d->d_counts);
 }
 
 static void upload_step(relay_decoder *d, const relay_step *s) {
@@ -210,10 +222,13 @@ static void sample(relay_decoder *d, const relay_step *s) {
                    h->rms_epsilon);
     relay_matmul_job output = job(&d->o.weights->output, d->d_logits);
     v->k->matmul(v, d->d_sampled_x, d->n_samples, &output, 1);
+    const relay_count_update *updates =
+        upload(d, s, s->off_count_updates, s->n_count_updates, sizeof(relay_count_update));
+    if (s->n_count_updates != 0) v->k->update_counts(v, d->d_counts, updates, s->n_count_updates);
     const relay_sample_input in = {
         .n_samples = d->n_samples,
         .d_params = upload(d, s, s->off_sample_params, s->n_samples, sizeof(relay_sample_params)),
-        .d_counts = upload(d, s, s->off_counts, s->n_counts, sizeof(relay_token_count)),
+        .d_counts = d->d_counts,
         .d_biases = upload(d, s, s->off_biases, s->n_biases, sizeof(relay_token_bias)),
         .d_masked = upload(d, s, s->off_masked, s->n_masked, sizeof(uint32_t)),
         .d_allowed = upload(d, s, s->off_allowed, s->n_allowed, sizeof(uint32_t)),

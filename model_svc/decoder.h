@@ -30,9 +30,9 @@ typedef struct relay_decoder_opts {
 relay_decoder *relay_decoder_create(const relay_decoder_opts *opts);
 void relay_decoder_destroy(relay_decoder *d);
 
-// Sets aside device memory for the arrays of steps of up to `step_bytes` bytes (relay_step.size_bytes). Before the
-// first submit.
-void relay_decoder_prepare(relay_decoder *d, uint64_t step_bytes);
+// Sets aside device memory for the arrays of steps of this one's limits, and the resident counts. Before the first
+// submit.
+void relay_decoder_prepare(relay_decoder *d, const relay_step *step);
 // Issues the step's operations. The step must fit what the decoder was made for (a programmer's error otherwise) and
 // stay untouched until complete returns.
 void relay_decoder_submit(relay_decoder *d, const relay_step *step);

@@ -13,6 +13,7 @@ typedef enum relay_finish {
     RELAY_FINISH_NONE = 0,
     RELAY_FINISH_EOS = 1,
     RELAY_FINISH_STOP_TOKEN = 2,
+    RELAY_FINISH_STOP_SEQUENCE = 3,
     RELAY_FINISH_MAX_NEW_TOKENS = 4,
     RELAY_FINISH_CONTEXT_FULL = 5,
     RELAY_FINISH_TIME_LIMIT = 6,
@@ -38,7 +39,7 @@ typedef struct relay_event {
     relay_sample_result sample;
     // FINISHED
     relay_finish finish;
-    uint32_t stop_token_id; // with EOS and STOP_TOKEN
+    uint32_t stop_cause;    // with EOS and STOP_TOKEN the id, with STOP_SEQUENCE its index in the request
     uint32_t output_tokens; // resumed ones included
     uint32_t preemptions;
     uint64_t queue_us, prefill_us, decode_us;

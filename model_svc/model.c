@@ -247,7 +247,7 @@ void relay_model_read_logits(const relay_model *m, uint32_t sample, float *out) 
 }
 
 static void prepare(void *model, const relay_step *step) {
-    relay_decoder_prepare(((relay_model *)model)->decoder, step->size_bytes);
+    relay_decoder_prepare(((relay_model *)model)->decoder, step);
 }
 
 static void submit(void *model, const relay_step *step) {

@@ -11,14 +11,23 @@
 #include "common/arena.h"
 #include "common/clock.h"
 #include "kernels/kernels.h"
+#include "model_svc/token_repeats.h"
 
 enum {
     RELAY_MAX_STOP_TOKEN_IDS = 256,
     RELAY_MAX_LOGIT_BIAS = 1024,
+    RELAY_MAX_STOP_SEQUENCES = 64,
+    RELAY_MAX_STOP_SEQUENCE_IDS = 64,
     RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
     RELAY_SALT_BYTES = 32, // of a prefix cache's salt: a SHA-256
 };
+
+// Ids that end an answer when it ends with them.
+typedef struct relay_stop_sequence {
+    const uint32_t *ids;
+    uint32_t n;
+} relay_stop_sequence;
 
 typedef struct relay_request {
     relay_arena arena;   // owns everything below, the struct itself not
@@ -35,7 +44,11 @@ typedef struct relay_request {
     uint32_t n_prompt, n_tokens;
 
     // seed, temperature, ... of every draw; position and the step's arrays are filled in at each step (sequence.c).
+    // mirostat_mu is the state before the first draw here.
     relay_sample_params sampling;
+    uint32_t penalty_window;       // how many of the last ids penalties count; 0: all
+    uint32_t no_repeat_ngram_size; // 0: off
+    relay_dry dry;
     const relay_token_bias *logit_bias; // ids unique
     uint32_t n_logit_bias;
     // A bit an id of those that may ever be drawn, relay_mask_words(vocabulary) words; NULL where all may.
@@ -50,6 +63,8 @@ typedef struct relay_request {
     uint32_t n_eos_ids;
     const uint32_t *stop_ids; // ascending; the request's own
     uint32_t n_stop_ids;
+    const relay_stop_sequence *stop_sequences; // of the output, each of 1 to RELAY_MAX_STOP_SEQUENCE_IDS ids
+    uint32_t n_stop_sequences;
 
     uint8_t salt[RELAY_SALT_BYTES]; // whose cached blocks it may share: those of requests with the same salt
     bool bypass_prefix_cache;       // computes all of its prompt

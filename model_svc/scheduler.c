@@ -74,7 +74,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         s->sequences[i].id = i;
     s->lanes = relay_calloc(o->max_running, sizeof s->lanes[0]);
     for (uint32_t i = o->max_running; i-- > 0;) {
-        relay_lane_init(&s->lanes[i], s->max_tokens, o->n_groups);
+        relay_lane_init(&s->lanes[i], i, s->max_tokens, relay_min_u32(s->max_tokens, o->vocab_size), o->n_groups);
         s->lanes[i].next = s->free_lanes;
         s->free_lanes = &s->lanes[i];
     }
@@ -97,19 +97,21 @@ void relay_scheduler_destroy(relay_scheduler *s) {
 }
 
 relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
-    // Blocks may be shared, so that the pools bound neither tables nor counts.
+    // Blocks may be shared, so that the pools do not bound the tables. What is said of single ids (counts that changed,
+    // biases and masks of those that would repeat) is bounded by how many different ones a sequence can have.
     uint64_t max_tables = (uint64_t)s->opts.max_running * relay_blocks_for(s->max_tokens);
-    uint64_t max_counts = (uint64_t)s->opts.max_running * relay_min_u32(s->max_tokens, s->opts.vocab_size);
-    RELAY_ASSERT(max_tables <= UINT32_MAX && max_counts <= UINT32_MAX);
+    uint64_t max_ids = (uint64_t)s->opts.max_running * relay_min_u32(s->max_tokens, s->opts.vocab_size);
+    RELAY_ASSERT(max_tables <= UINT32_MAX && max_ids <= UINT32_MAX / 2);
     return (relay_step_limits){
         .max_rows = s->opts.token_budget,
         .max_sequences = s->opts.max_running,
         .max_samples = s->opts.max_running,
         .max_block_ids = (uint32_t)max_tables,
         .n_groups = s->opts.n_groups,
-        .max_counts = (uint32_t)max_counts,
-        .max_biases = s->opts.max_running * RELAY_MAX_LOGIT_BIAS,
-        .max_masked = s->opts.max_running * 2 * RELAY_MAX_STOP_TOKEN_IDS,
+        .n_resident_counts = max_ids,
+        .max_count_updates = (uint32_t)max_ids,
+        .max_biases = s->opts.max_running * RELAY_MAX_LOGIT_BIAS + (uint32_t)max_ids,
+        .max_masked = s->opts.max_running * 2 * RELAY_MAX_STOP_TOKEN_IDS + (uint32_t)max_ids,
         .max_allowed = s->opts.max_running * relay_mask_words(s->opts.vocab_size),
         .max_wanted = s->opts.max_running * RELAY_MAX_WANTED_LOGPROBS,
     };
@@ -166,8 +168,8 @@ static uint64_t between(relay_mono_us from, relay_mono_us to) {
     return to > from ? (uint64_t)(to - from) : 0;
 }
 
-void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_token_id,
-                            uint64_t step, relay_mono_us now) {
+void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
+                            relay_mono_us now) {
     relay_mono_us admitted = q->admitted_at < now ? q->admitted_at : now;
     relay_mono_us first = q->first_token_at < now ? q->first_token_at : now;
     relay_scheduler_end(s, q,
@@ -175,7 +177,7 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
                             .kind = RELAY_EVENT_FINISHED,
                             .step = step,
                             .finish = why,
-                            .stop_token_id = stop_token_id,
+                            .stop_cause = stop_cause,
                             .output_tokens = relay_sequence_output(q),
                             .preemptions = q->n_preemptions,
                             .queue_us = between(q->request->received_at, admitted),
@@ -189,10 +191,10 @@ void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint
     relay_sequence *q = &s->sequences[id];
     relay_sequence_begin(q, r, arrival);
     q->entry = RELAY_NO_ENTRY;
-    uint32_t stop_token_id = 0;
-    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_token_id);
+    uint32_t stop_cause = 0;
+    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_cause);
     if (why != RELAY_FINISH_NONE) {
-        relay_scheduler_finish(s, q, why, stop_token_id, s->step + 1, now);
+        relay_scheduler_finish(s, q, why, stop_cause, s->step + 1, now);
         return;
     }
     relay_scheduler_enter_waiting(s, q);

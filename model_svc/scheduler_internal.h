@@ -52,8 +52,8 @@ void relay_scheduler_leave_waiting(relay_scheduler *s, relay_sequence *q);
 void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_event *ev);
 // Takes everything from `q`, says its last event, and frees its place.
 void relay_scheduler_end(relay_scheduler *s, relay_sequence *q, relay_event *last);
-void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_token_id,
-                            uint64_t step, relay_mono_us now);
+void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
+                            relay_mono_us now);
 
 // ---- scheduler_blocks.c
 

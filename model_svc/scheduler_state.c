@@ -109,7 +109,7 @@ const char *relay_scheduler_check(const relay_scheduler *s) {
     if (waiting_tokens != s->waiting_tokens) return "the count of waiting ids is wrong";
     for (const relay_lane *l = s->free_lanes; l != NULL; l = l->next) {
         if (++n_lanes > s->opts.max_running) break;
-        if (l->counts.n_items != 0) return "a free lane is not clean";
+        if (l->counts.n_items != 0 || l->repeats.n != 0) return "a free lane is not clean";
     }
     if (n_lanes != s->opts.max_running) return "a lane is neither free nor held once";
     for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++)

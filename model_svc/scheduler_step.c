@@ -146,11 +146,12 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
         return;
     }
     relay_scheduler_emit(s, q, &(relay_event){.kind = RELAY_EVENT_TOKEN, .step = s->step, .sample = *result});
+    q->mirostat_mu = result->mirostat_mu;
     relay_sequence_append(q, result->token_id, now);
     s->decode_tokens++;
-    uint32_t stop_token_id = 0;
-    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_token_id);
-    if (why != RELAY_FINISH_NONE) relay_scheduler_finish(s, q, why, stop_token_id, s->step, now);
+    uint32_t stop_cause = 0;
+    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_cause);
+    if (why != RELAY_FINISH_NONE) relay_scheduler_finish(s, q, why, stop_cause, s->step, now);
 }
 
 void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,

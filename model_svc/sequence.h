@@ -24,16 +24,19 @@ static inline uint32_t relay_blocks_for(uint32_t n_tokens) {
     return (n_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
 }
 
-// Some 28 bytes for each of max_tokens: 4 of output, 12 and 8 to 16 of counts. Pages become resident as a sequence
-// grows into them, those of counts only under a penalty.
+// Some 60 bytes for each of max_tokens: 4 of output, 28 to 36 of counts, 24 to 32 of repeats. Pages become resident as
+// a sequence grows into them, those of counts and repeats only where the request asks for what needs them.
 typedef struct relay_lane {
     struct relay_lane *next;               // among free lanes
     uint32_t *output;                      // [max_tokens] ids drawn here
     uint32_t *tables[RELAY_MAX_KV_GROUPS]; // [max_tokens / 16, rounded up] block ids of each KV group
     relay_token_counts counts;             // kept where a penalty is on
+    uint64_t counts_begin;                 // of this lane among the resident counts
+    relay_token_repeats repeats;           // kept where DRY or no_repeat_ngram_size is on
 } relay_lane;
 
-void relay_lane_init(relay_lane *l, uint32_t max_tokens, uint32_t n_groups);
+// Lane `index` of a scheduler's, for sequences of `max_tokens` ids, `max_different` different ones.
+void relay_lane_init(relay_lane *l, uint32_t index, uint32_t max_tokens, uint32_t max_different, uint32_t n_groups);
 void relay_lane_fini(relay_lane *l);
 
 typedef enum relay_sequence_state {
@@ -58,6 +61,7 @@ typedef struct relay_sequence {
     uint32_t n_scheduled; // rows in the step that is being made or computed
     uint32_t credit;      // ids that may be drawn here in all
     uint32_t n_preemptions;
+    float mirostat_mu;            // after the last draw
     relay_mono_us admitted_at;    // first; RELAY_NEVER_US before
     relay_mono_us first_token_at; // RELAY_NEVER_US before
     relay_mono_us last_token_at;  // of the one drawn last; RELAY_NEVER_US before
@@ -92,12 +96,13 @@ static inline bool relay_sequence_is_paused(const relay_sequence *s) {
 void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
 void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
 
-// Whether the answer ends with its last id, where it has one: end of answer, stop id, max_new_tokens, context (in this
-// order; the first that holds is the reason). *stop_token_id is set for the first two.
-relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_tokens, uint32_t *stop_token_id);
+// Whether the answer ends with its last id, where it has one: end of answer, stop id, stop sequence, max_new_tokens,
+// context (in this order; the first that holds is the reason). *cause is the id for the first two, the sequence's index
+// for the third.
+relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_tokens, uint32_t *cause);
 
-// Appends what the draw of the next id needs to the step: parameters, counts, masked ids. `row` is the step's row that
-// is sampled.
-void relay_sequence_put_sample(const relay_sequence *s, relay_step *step, uint32_t row);
+// Appends what the draw of the next id needs to the step: parameters, changed counts, biases, masks. `row` is the
+// step's row that is sampled.
+void relay_sequence_put_sample(relay_sequence *s, relay_step *step, uint32_t row);
 
 #endif

@@ -30,7 +30,7 @@ relay_step *relay_step_create(const relay_step_limits *l) {
     }
     layout.off_sample_rows = place(&end, l->max_samples, sizeof(uint32_t));
     layout.off_sample_params = place(&end, l->max_samples, sizeof(relay_sample_params));
-    layout.off_counts = place(&end, l->max_counts, sizeof(relay_token_count));
+    layout.off_count_updates = place(&end, l->max_count_updates, sizeof(relay_count_update));
     layout.off_biases = place(&end, l->max_biases, sizeof(relay_token_bias));
     layout.off_masked = place(&end, l->max_masked, sizeof(uint32_t));
     layout.off_allowed = place(&end, l->max_allowed, sizeof(uint32_t));
@@ -51,7 +51,7 @@ void relay_step_clear(relay_step *s) {
     s->n_sequences = 0;
     s->n_samples = 0;
     memset(s->n_block_ids, 0, sizeof s->n_block_ids);
-    s->n_counts = 0;
+    s->n_count_updates = 0;
     s->n_biases = 0;
     s->n_masked = 0;
     s->n_allowed = 0;

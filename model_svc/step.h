@@ -12,16 +12,17 @@
 enum { RELAY_MAX_KV_GROUPS = 8 };
 
 typedef struct relay_step_limits {
-    uint32_t max_rows;      // tokens in a batch
-    uint32_t max_sequences; // sequences in a batch
-    uint32_t max_samples;   // rows to sample
-    uint32_t max_block_ids; // over all sequences, of one KV group
-    uint32_t n_groups;      // KV groups, 1..RELAY_MAX_KV_GROUPS
-    uint32_t max_counts;    // token counts over all samples
-    uint32_t max_biases;    // biased ids over all samples
-    uint32_t max_masked;    // masked ids over all samples
-    uint32_t max_allowed;   // words of the bit masks of allowed ids over all samples
-    uint32_t max_wanted;    // ids whose logprobs are wanted, over all samples
+    uint32_t max_rows;          // tokens in a batch
+    uint32_t max_sequences;     // sequences in a batch
+    uint32_t max_samples;       // rows to sample
+    uint32_t max_block_ids;     // over all sequences, of one KV group
+    uint32_t n_groups;          // KV groups, 1..RELAY_MAX_KV_GROUPS
+    uint64_t n_resident_counts; // token counts that the model keeps from step to step
+    uint32_t max_count_updates; // of these that one step changes
+    uint32_t max_biases;        // biased ids over all samples
+    uint32_t max_masked;        // masked ids over all samples
+    uint32_t max_allowed;       // words of the bit masks of allowed ids over all samples
+    uint32_t max_wanted;        // ids whose logprobs are wanted, over all samples
 } relay_step_limits;
 
 typedef struct relay_step {
@@ -32,7 +33,7 @@ typedef struct relay_step {
     uint32_t n_sequences;
     uint32_t n_samples;
     uint32_t n_block_ids[RELAY_MAX_KV_GROUPS];
-    uint32_t n_counts;
+    uint32_t n_count_updates;
     uint32_t n_biases;
     uint32_t n_masked;
     uint32_t n_allowed;
@@ -45,7 +46,7 @@ typedef struct relay_step {
     uint64_t off_block_ids[RELAY_MAX_KV_GROUPS];   // uint32_t [n_block_ids]
     uint64_t off_sample_rows;                      // uint32_t [n_samples]: which rows are sampled, ascending
     uint64_t off_sample_params;                    // relay_sample_params [n_samples]
-    uint64_t off_counts;                           // relay_token_count [n_counts]
+    uint64_t off_count_updates;                    // relay_count_update [n_count_updates]
     uint64_t off_biases;                           // relay_token_bias [n_biases]
     uint64_t off_masked;                           // uint32_t [n_masked]
     uint64_t off_allowed;                          // uint32_t [n_allowed], words of relay_sample_params' allowed ids
@@ -71,7 +72,7 @@ RELAY_STEP_ARRAY(positions, uint32_t, off_positions)
 RELAY_STEP_ARRAY(row_sequence, uint32_t, off_row_sequence)
 RELAY_STEP_ARRAY(sample_rows, uint32_t, off_sample_rows)
 RELAY_STEP_ARRAY(sample_params, relay_sample_params, off_sample_params)
-RELAY_STEP_ARRAY(counts, relay_token_count, off_counts)
+RELAY_STEP_ARRAY(count_updates, relay_count_update, off_count_updates)
 RELAY_STEP_ARRAY(biases, relay_token_bias, off_biases)
 RELAY_STEP_ARRAY(masked, uint32_t, off_masked)
 RELAY_STEP_ARRAY(allowed, uint32_t, off_allowed)

@@ -1,5 +1,5 @@
-// The counts lie side by side, as the step wants them, and an index of open addressing finds the one of an id. Nothing
-// is ever taken out of the index but by clear.
+// The counts lie side by side, and an index of open addressing finds the one of an id. Nothing is ever taken out of the
+// index but by clear.
 #include "model_svc/token_counts.h"
 
 #include <stdlib.h>
@@ -15,11 +15,15 @@ void relay_token_counts_init(relay_token_counts *c, uint32_t max_items) {
         c->index_bits++;
     c->items = relay_calloc(max_items, sizeof c->items[0]);
     c->index = relay_calloc(1U << c->index_bits, sizeof c->index[0]);
+    c->changed = relay_calloc(max_items, sizeof c->changed[0]);
+    c->changed_place = relay_calloc(max_items, sizeof c->changed_place[0]);
 }
 
 void relay_token_counts_fini(relay_token_counts *c) {
     free(c->items);
     free(c->index);
+    free(c->changed);
+    free(c->changed_place);
     *c = (relay_token_counts){0};
 }
 
@@ -38,8 +42,10 @@ void relay_token_counts_clear(relay_token_counts *c) {
         *find(c, c->items[c->n_items - 1].token_id) = 0;
         c->n_items--;
     }
+    c->n_changed = 0;
 }
 
+// The id's item, which is about to change.
 static relay_token_count *item_of(relay_token_counts *c, uint32_t token_id) {
     uint32_t *place = find(c, token_id);
     if (*place == 0) {
@@ -47,7 +53,13 @@ static relay_token_count *item_of(relay_token_counts *c, uint32_t token_id) {
         c->items[c->n_items++] = (relay_token_count){.token_id = token_id};
         *place = c->n_items;
     }
-    return &c->items[*place - 1];
+    // A set without initialization (Briggs and Torczon, 1993): what changed_place says holds if `changed` agrees.
+    const uint32_t item = *place - 1, at = c->changed_place[item];
+    if (at >= c->n_changed || c->changed[at] != item) {
+        c->changed_place[item] = c->n_changed;
+        c->changed[c->n_changed++] = item;
+    }
+    return &c->items[item];
 }
 
 void relay_token_counts_add_prompt(relay_token_counts *c, uint32_t token_id) {
@@ -56,4 +68,18 @@ void relay_token_counts_add_prompt(relay_token_counts *c, uint32_t token_id) {
 
 void relay_token_counts_add_output(relay_token_counts *c, uint32_t token_id) {
     item_of(c, token_id)->in_output++;
+}
+
+void relay_token_counts_remove_prompt(relay_token_counts *c, uint32_t token_id) {
+    item_of(c, token_id)->in_prompt--;
+}
+
+void relay_token_counts_remove_output(relay_token_counts *c, uint32_t token_id) {
+    item_of(c, token_id)->in_output--;
+}
+
+void relay_token_counts_carry(relay_token_counts *c, relay_count_update *out, uint64_t begin) {
+    for (uint32_t i = 0; i < c->n_changed; i++)
+        out[i] = (relay_count_update){.at = begin + c->changed[i], .count = c->items[c->changed[i]]};
+    c->n_changed = 0;
 }

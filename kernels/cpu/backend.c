@@ -33,5 +33,6 @@ const relay_kernels RELAY_ISA(relay_kernels) = {
     .silu_mul = RELAY_ISA(relay_silu_mul),
     .add = RELAY_ISA(relay_add),
     .gather_rows = relay_cpu_gather_rows,
+    .update_counts = relay_cpu_update_counts,
     .sample = RELAY_ISA(relay_sample),
 };

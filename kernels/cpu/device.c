@@ -119,3 +119,9 @@ void relay_cpu_gather_rows(relay_device *d, float *out, const float *x, const ui
         memcpy(out + (uint64_t)i * width, x + (uint64_t)index[i] * width, width * sizeof *out);
     }
 }
+
+void relay_cpu_update_counts(relay_device *d, relay_token_count *counts, const relay_count_update *updates,
+                             uint32_t n_updates) {
+    for (uint32_t i = 0; i < n_updates; i++)
+        counts[updates[i].at] = updates[i].count;
+}

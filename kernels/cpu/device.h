@@ -67,6 +67,8 @@ relay_code relay_cpu_weight_create(relay_device *d, relay_weight **out, uint32_t
 void relay_cpu_weight_destroy(relay_device *d, relay_weight *w);
 uint64_t relay_cpu_kv_block_bytes(const relay_kv_pool *pool);
 void relay_cpu_embed(relay_device *d, float *out, const relay_weight *w, const uint32_t *ids, uint32_t n_rows);
+void relay_cpu_update_counts(relay_device *d, relay_token_count *counts, const relay_count_update *updates,
+                             uint32_t n_updates);
 void relay_cpu_gather_rows(relay_device *d, float *out, const float *x, const uint32_t *index, uint32_t n_index,
                            uint32_t width);
 

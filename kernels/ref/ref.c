@@ -234,6 +234,12 @@ static void attention(relay_device *device, float *out, const float *q, const re
     }
 }
 
+static void update_counts(relay_device *device, relay_token_count *counts, const relay_count_update *updates,
+                          uint32_t n_updates) {
+    for (uint32_t i = 0; i < n_updates; i++)
+        counts[updates[i].at] = updates[i].count;
+}
+
 static void sample(relay_device *device, relay_sample_result *results, const float *logits, uint32_t n_vocab,
                    const relay_sample_input *in) {
     ref_device *d = (ref_device *)device;
@@ -264,5 +270,6 @@ const relay_kernels relay_kernels_ref = {
     .silu_mul = silu_mul,
     .add = add,
     .gather_rows = gather_rows,
+    .update_counts = update_counts,
     .sample = sample,
 };

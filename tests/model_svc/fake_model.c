@@ -53,6 +53,7 @@ void fake_model_init(fake_model *m, uint32_t n_groups, const uint32_t *n_blocks)
 void fake_model_fini(fake_model *m) {
     for (uint32_t g = 0; g < m->n_groups; g++)
         free(m->slots[g]);
+    free(m->counts);
 }
 
 static void expect(fake_model *m, bool holds, const char *what) {
@@ -99,10 +100,9 @@ static void compute_row(fake_model *m, uint32_t row) {
 
 // The counts of a sampled row are those of its history, which `m->seen` holds.
 static void check_counts(fake_model *m, const relay_sample_params *p) {
-    const relay_step *step = m->step;
     if (p->n_counts == 0) return;
-    expect(m, p->counts_begin + p->n_counts <= step->n_counts, "counts lie past the step's");
-    const relay_token_count *counts = relay_step_counts(step) + p->counts_begin;
+    expect(m, p->counts_begin + p->n_counts <= m->n_counts, "counts lie past the resident ones");
+    const relay_token_count *counts = m->counts + p->counts_begin;
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_counts; i++) {
         n += counts[i].in_prompt + counts[i].in_output;
@@ -152,7 +152,11 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
 }
 
 static void prepare(void *model, const relay_step *step) {
-    ((fake_model *)model)->step_bytes = step->size_bytes;
+    fake_model *m = model;
+    m->step_bytes = step->size_bytes;
+    free(m->counts);
+    m->n_counts = step->limits.n_resident_counts;
+    m->counts = relay_calloc(m->n_counts + 1, sizeof m->counts[0]);
 }
 
 static void submit(void *model, const relay_step *step) {
@@ -170,6 +174,11 @@ static void complete(void *model, relay_sample_result *results) {
     expect(m, step->n_sequences <= step->limits.max_sequences, "a step has too many sequences");
     for (uint32_t row = 0; row < step->n_rows; row++)
         compute_row(m, row);
+    for (uint32_t i = 0; i < step->n_count_updates; i++) {
+        const relay_count_update *u = &relay_step_count_updates(step)[i];
+        expect(m, u->at < m->n_counts, "a count is past the resident ones");
+        if (u->at < m->n_counts) m->counts[u->at] = u->count;
+    }
     for (uint32_t i = 0; i < step->n_samples; i++)
         sample_row(m, i, &results[i]);
     m->n_rows += step->n_rows;

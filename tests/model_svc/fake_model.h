@@ -31,6 +31,8 @@ typedef struct fake_model {
     fake_slot *slots[RELAY_MAX_KV_GROUPS];
     uint64_t step_bytes; // what was prepared for
     const relay_step *step;
+    relay_token_count *counts; // [n_counts] resident
+    uint64_t n_counts;
     uint32_t seen[FAKE_VOCAB]; // scratch
     uint64_t n_rows;           // computed since create
     uint32_t max_rows;         // of one step since create

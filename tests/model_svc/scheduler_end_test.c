@@ -95,7 +95,7 @@ static void end_ids_end_an_answer_and_min_new_tokens_puts_them_off(void **state)
         world_run(&w, 20);
         if (k < 2) {
             world_expect_finish(r, k == 0 ? RELAY_FINISH_EOS : RELAY_FINISH_STOP_TOKEN);
-            assert_int_equal(r->last.stop_token_id, fourth);
+            assert_int_equal(r->last.stop_cause, fourth);
             assert_int_equal(r->n_drawn, 4);
         } else {
             memcpy(ids + 12, r->drawn, 3 * sizeof ids[0]);

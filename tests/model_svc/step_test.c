@@ -13,7 +13,7 @@ static const relay_step_limits limits = {
     .max_samples = 3,
     .max_block_ids = 11,
     .n_groups = 2,
-    .max_counts = 5,
+    .max_count_updates = 5,
     .max_biases = 2,
     .max_masked = 1,
     .max_allowed = 3,
@@ -37,7 +37,7 @@ static void arrays_do_not_overlap_and_stay_inside(void **state) {
         {relay_step_block_ids(s, 1), limits.max_block_ids * sizeof(uint32_t)},
         {relay_step_sample_rows(s), limits.max_samples * sizeof(uint32_t)},
         {relay_step_sample_params(s), limits.max_samples * sizeof(relay_sample_params)},
-        {relay_step_counts(s), limits.max_counts * sizeof(relay_token_count)},
+        {relay_step_count_updates(s), limits.max_count_updates * sizeof(relay_count_update)},
         {relay_step_biases(s), limits.max_biases * sizeof(relay_token_bias)},
         {relay_step_masked(s), limits.max_masked * sizeof(uint32_t)},
         {relay_step_allowed(s), limits.max_allowed * sizeof(uint32_t)},
@@ -76,12 +76,12 @@ static void a_copy_of_its_bytes_is_the_same_step(void **state) {
 
 static void clear_empties_it_and_keeps_its_limits(void **state) {
     relay_step *s = relay_step_create(&limits);
-    s->n_rows = s->n_sequences = s->n_samples = s->n_counts = s->n_biases = s->n_masked = 1;
+    s->n_rows = s->n_sequences = s->n_samples = s->n_count_updates = s->n_biases = s->n_masked = 1;
     s->n_allowed = s->n_wanted = 1;
     s->n_block_ids[0] = s->n_block_ids[1] = 2;
     uint64_t bytes = s->size_bytes;
     relay_step_clear(s);
-    assert_int_equal(s->n_rows + s->n_sequences + s->n_samples + s->n_counts + s->n_masked, 0);
+    assert_int_equal(s->n_rows + s->n_sequences + s->n_samples + s->n_count_updates + s->n_masked, 0);
     assert_int_equal(s->n_biases + s->n_allowed + s->n_wanted, 0);
     assert_int_equal(s->n_block_ids[0] + s->n_block_ids[1], 0);
     assert_int_equal(s->size_bytes, bytes);
