@@ -121,12 +121,26 @@ bool jinja_items_finish_lazily(jinja_items_builder *b, bool ok, jinja_value *out
     return true;
 }
 
+// Loops over ranges are common, and long ones: exactly the memory they need. The sandbox bounds how long.
+static bool range_items(jinja_run *run, jinja_value v, jinja_value **items, uint32_t *n) {
+    if (!jinja_spend(run, (uint64_t)v.range->n)) return false;
+    *n = (uint32_t)v.range->n;
+    *items = jinja_alloc(run, *n, sizeof **items);
+    if (*items == NULL) return false;
+    for (uint32_t i = 0; i < *n; i++) {
+        (*items)[i] = jinja_int(v.range->start + (int64_t)i * v.range->step);
+        (*items)[i].origin = v.origin;
+    }
+    return true;
+}
+
 bool jinja_items(jinja_run *run, jinja_value v, jinja_value **items, uint32_t *n) {
     if (v.kind == JINJA_LIST || v.kind == JINJA_TUPLE) {
         *items = v.list->items;
         *n = v.list->n;
         return true;
     }
+    if (v.kind == JINJA_RANGE) return range_items(run, v, items, n);
     jinja_iter it;
     if (!jinja_iter_begin(run, v, &it)) return false;
     jinja_items_builder b = {.run = run};
