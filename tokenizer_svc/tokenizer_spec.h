@@ -46,7 +46,9 @@ typedef enum relay_normalizer_kind {
     RELAY_NORMALIZE_BERT,        // clean_text, handle_chinese_chars, strip_accents, lowercase
     RELAY_NORMALIZE_PRECOMPILED, // content: SentencePiece's precompiled_charsmap, raw bytes
     RELAY_NORMALIZE_BYTE_LEVEL,
-    RELAY_NORMALIZE_EXTRA_WHITESPACE, // SentencePiece's remove_extra_whitespaces; no file of HF's has it
+    // Of SentencePiece; no file of HF's has them.
+    RELAY_NORMALIZE_EXTRA_WHITESPACE, // remove_extra_whitespaces: runs of U+0020 become one, none at either end
+    RELAY_NORMALIZE_APPEND,           // content, behind a text that is not empty: treat_whitespace_as_suffix
 } relay_normalizer_kind;
 
 typedef struct relay_normalizer_spec {
@@ -56,6 +58,9 @@ typedef struct relay_normalizer_spec {
     bool strip_left, strip_right;
     bool clean_text, handle_chinese_chars, lowercase;
     bool strip_accents; // of BERT: a file's null is what lowercase says, resolved by the reader
+    // Of PRECOMPILED: whatever of the map is the longest prefix of the rest is replaced, as SentencePiece does. Else
+    // graphemes and then characters are looked up, as HF does.
+    bool by_longest_prefix;
 } relay_normalizer_spec;
 
 // ---- Pre-tokenizers, in the order they are applied
@@ -124,7 +129,11 @@ typedef struct relay_merge_spec {
 typedef struct relay_model_token {
     relay_spec_str piece; // as in the file: byte-level pieces in GPT-2's alphabet where byte_alphabet; s NULL: no token
     double score;         // of UNIGRAM: log probability; of RELAY_BPE_BY_SCORE: the higher joins first
-    relay_token_kind kind; // NORMAL, BYTE (<0x0A>), or what the file marks: CONTROL, USER, UNKNOWN, PADDING
+    // NORMAL, BYTE (<0x0A>), or what the file marks: CONTROL, USER, UNKNOWN, PADDING. A USER token that is not among
+    // the added tokens is SentencePiece's user-defined piece: BY_SCORE takes it out of the text first, the longest one
+    // wherever one begins; UNIGRAM scores it so that it wins (its length in characters times the highest score, less
+    // 0.1).
+    relay_token_kind kind;
 } relay_model_token;
 
 typedef struct relay_model_spec {
