@@ -111,9 +111,9 @@ static char first_byte(const mapped_file *f) {
 
 static relay_code read_mapped(relay_tokenizer_spec *spec, const char *path, const char *encoding, mapped_file *f,
                               relay_err *e) {
-    if (f->len >= 4 && memcmp(f->data, "GGUF", 4) == 0) return read_gguf(spec, path, e);
     if (encoding != NULL || relay_tiktoken_is(f->data, f->len))
         return relay_tiktoken_read(spec, f->data, f->len, encoding, e);
+    if (f->len >= 4 && memcmp(f->data, "GGUF", 4) == 0) return read_gguf(spec, path, e);
     if (first_byte(f) == '{') return read_json(spec, f, e);
     if (relay_sentencepiece_is(f->data, f->len)) return read_sentencepiece(spec, f, e);
     if (ends_with(path, "vocab.txt")) return relay_bert_files_read(spec, f->data, f->len, NULL, e);
