@@ -35,6 +35,7 @@ int relay_cli_tokenize(int argc, char **argv);
 int relay_cli_detokenize(int argc, char **argv);
 int relay_cli_render(int argc, char **argv);
 int relay_cli_info(int argc, char **argv);
+int relay_cli_bench(int argc, char **argv);
 
 // The flags every command has; `entries` gets RELAY_CLI_COMMON_FLAGS of them.
 typedef struct relay_cli_common {

@@ -12,6 +12,7 @@ static const relay_command commands[] = {
     {"detokenize", "token ids to text", relay_cli_detokenize},
     {"render", "a conversation to a prompt", relay_cli_render},
     {"info", "what the services say of themselves", relay_cli_info},
+    {"bench", "measures", relay_cli_bench},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -45,6 +45,7 @@ struct relay_rpc_call {
     int close_cancelled;          // filled in by the close batch
     grpc_byte_buffer *read_bytes; // filled in by the read batch
     ProtobufCMessage *message;    // during on_message, unless taken
+    uint64_t request_bytes;       // of it, on the wire
     bool has_handler;             // on_start was reached: the handler gets its on_destroy
 
     void *data; // the handler's
@@ -300,6 +301,7 @@ static void read_tag_done(relay_rpc_tag *tag, bool ok) {
     } else {
         ProtobufCMessage *message;
         relay_err e;
+        c->request_bytes = grpc_byte_buffer_length(bytes);
         if (relay_rpc_unpack(method->request, bytes, &message, &e) == RELAY_OK) {
             deliver(c, message);
             if (!relay_rpc_call_is_over(c)) arm_read(c);
@@ -311,6 +313,10 @@ static void read_tag_done(relay_rpc_tag *tag, bool ok) {
         }
     }
     unref(c);
+}
+
+uint64_t relay_rpc_call_request_bytes(const relay_rpc_call *c) {
+    return c->request_bytes;
 }
 
 ProtobufCMessage *relay_rpc_call_take_message(relay_rpc_call *c) {
@@ -345,6 +351,7 @@ static relay_code start(relay_rpc_call *c, relay_rpc_arrival *a, bool is_within_
                           method->request->name);
     }
     ProtobufCMessage *message;
+    c->request_bytes = grpc_byte_buffer_length(a->payload);
     relay_code code = relay_rpc_unpack(method->request, a->payload, &message, e);
     a->payload = NULL;
     if (code != RELAY_OK) return code;

@@ -100,6 +100,8 @@ void *relay_rpc_call_data(const relay_rpc_call *c);
 relay_mono_us relay_rpc_call_deadline(const relay_rpc_call *c);
 // "ipv4:127.0.0.1:4711"; valid as long as the call.
 const char *relay_rpc_call_peer(const relay_rpc_call *c);
+// Of the last request message, on the wire. Inside on_message.
+uint64_t relay_rpc_call_request_bytes(const relay_rpc_call *c);
 // True once on_cancel was or is about to be called, or the call was finished.
 bool relay_rpc_call_is_over(const relay_rpc_call *c);
 // Inside on_message: the handler keeps the message and frees it with protobuf_c_message_free_unpacked(m, NULL).

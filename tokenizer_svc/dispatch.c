@@ -4,6 +4,9 @@
 
 #include "common/message.h"
 
+// A request of more bytes is a long job: about a millisecond of tokenizing.
+enum { SHORT_REQUEST_BYTES = 32 << 10 };
+
 typedef struct job {
     relay_rpc_call *call; // a reference
     ProtobufCMessage *message;
@@ -34,11 +37,12 @@ bool relay_dispatch_is_over(void *call) {
     return relay_rpc_call_is_over(call);
 }
 
-void relay_dispatch(relay_workers *workers, relay_rpc_call *call, relay_handler handler) {
+void relay_dispatch(relay_workers *workers, relay_rpc_call *call, bool is_long, relay_handler handler) {
     job *j = relay_calloc(1, sizeof *j);
     *j = (job){.call = call, .message = relay_rpc_call_take_message(call), .handler = handler};
     relay_rpc_call_ref(call);
     relay_err e = {0};
-    relay_code code = relay_workers_submit(workers, run, j, &e);
+    is_long = is_long || relay_rpc_call_request_bytes(call) > SHORT_REQUEST_BYTES;
+    relay_code code = relay_workers_submit(workers, is_long ? RELAY_LANE_LONG : RELAY_LANE_SHORT, run, j, &e);
     if (code != RELAY_OK) finish_job(j, code, &e);
 }

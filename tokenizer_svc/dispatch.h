@@ -16,7 +16,8 @@ typedef relay_code (*relay_handler)(relay_rpc_call *call, const ProtobufCMessage
 
 // A call as a relay_render_watch.
 bool relay_dispatch_is_over(void *call);
-// Inside on_message. Ends the call with RESOURCE_EXHAUSTED where the workers have too much to do.
-void relay_dispatch(relay_workers *workers, relay_rpc_call *call, relay_handler handler);
+// Inside on_message. A large request goes to the lane for long jobs, and so does one that `is_long` in any case. Ends
+// the call with RESOURCE_EXHAUSTED where the workers have too much to do.
+void relay_dispatch(relay_workers *workers, relay_rpc_call *call, bool is_long, relay_handler handler);
 
 #endif

@@ -103,7 +103,7 @@ static relay_code generate(relay_rpc_call *call, const ProtobufCMessage *message
 static void generate_on_message(relay_rpc_call *call, ProtobufCMessage *message) {
     const relay_generation_service *s = relay_rpc_call_service(call);
     relay_rpc_call_set_data(call, relay_generation_create(call, s->opts.model, s->opts.link, &s->metrics));
-    relay_dispatch(s->opts.workers, call, generate);
+    relay_dispatch(s->opts.workers, call, false, generate);
 }
 
 static void generate_on_cancel(relay_rpc_call *call) {
@@ -136,7 +136,7 @@ static relay_code list_models(relay_rpc_call *call, const ProtobufCMessage *mess
 
 static void list_models_on_message(relay_rpc_call *call, ProtobufCMessage *message) {
     const relay_generation_service *s = relay_rpc_call_service(call);
-    relay_dispatch(s->opts.workers, call, list_models);
+    relay_dispatch(s->opts.workers, call, false, list_models);
 }
 
 // ---- The service

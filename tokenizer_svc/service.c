@@ -27,9 +27,15 @@ static relay_code run(relay_rpc_call *call, relay_text_method method, const Prot
     return method(&text_call, message, e);
 }
 
-static void dispatch(relay_rpc_call *call, relay_handler handler) {
+// A template that a client brings may take its time.
+static bool is_long(const ProtobufCMessage *message) {
+    return message->descriptor == &relay__v1__render_chat_request__descriptor &&
+           ((const Relay__V1__RenderChatRequest *)message)->has_template_;
+}
+
+static void dispatch(relay_rpc_call *call, const ProtobufCMessage *message, relay_handler handler) {
     const relay_tokenizer_service *s = relay_rpc_call_service(call);
-    relay_dispatch(s->opts.workers, call, handler);
+    relay_dispatch(s->opts.workers, call, is_long(message), handler);
 }
 
 #define RELAY_METHOD(name, Name, request_type, response_type)                                                          \
@@ -37,7 +43,7 @@ static void dispatch(relay_rpc_call *call, relay_handler handler) {
         return run(call, relay_text_##name, message, e);                                                               \
     }                                                                                                                  \
     static void name##_on_message(relay_rpc_call *call, ProtobufCMessage *message) {                                   \
-        dispatch(call, name);                                                                                          \
+        dispatch(call, message, name);                                                                                 \
     }                                                                                                                  \
     static const relay_rpc_method name##_method = {                                                                    \
         .path = "/" RELAY_TOKENIZER_SERVICE_NAME "/" #Name,                                                            \

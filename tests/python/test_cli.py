@@ -19,9 +19,9 @@ def relay(services, *args, check=True, **kwargs):
     return run(RELAY, args[0], "--server", services[1].address, *args[1:], check=check, **kwargs)
 
 
-@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "render", "info"])
+@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "render", "info", "bench tokenize"])
 def test_help_of_each_command(command):
-    done = run(RELAY, command, "--help")
+    done = run(RELAY, *command.split(), "--help")
     assert done.stdout.startswith("usage: relay %s" % command) and "--server" in done.stdout and done.stderr == ""
 
 

@@ -1,0 +1,7 @@
+// The benchmarks of `relay bench`, one a name: `relay bench tokenize`.
+#ifndef RELAY_CLI_BENCH_H
+#define RELAY_CLI_BENCH_H
+
+int relay_bench_tokenize(int argc, char **argv);
+
+#endif
