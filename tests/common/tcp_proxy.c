@@ -1,6 +1,7 @@
 #include "tests/common/tcp_proxy.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,8 +29,17 @@ static struct sockaddr_in loopback(uint16_t port) {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
+// Loopback's segments of 64 KiB make the kernel buffer megabytes for a peer that does not read. With segments and
+// buffers of a usual network a frozen connection is full after some hundred kilobytes.
+static int narrow_socket(void) {
+    int s = socket(AF_INET, SOCK_STREAM, 0), segment = 1400, buffer = 16384;
+    RELAY_ASSERT(s >= 0 && setsockopt(s, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment) == 0);
+    RELAY_ASSERT(setsockopt(s, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer) == 0);
+    return s;
+}
+
 static void take_connection(tcp_proxy *p) {
-    int client = accept(p->listener, NULL, NULL), server = socket(AF_INET, SOCK_STREAM, 0);
+    int client = accept(p->listener, NULL, NULL), server = narrow_socket();
     struct sockaddr_in address = loopback(p->to_port);
     RELAY_ASSERT(client >= 0 && p->n_connections < CONNECTIONS_MAX);
     RELAY_ASSERT(connect(server, (struct sockaddr *)&address, sizeof address) == 0);
