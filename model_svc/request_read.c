@@ -150,7 +150,6 @@ static relay_code get_constraint(relay_request *r, const relay_constraint_spec *
 static relay_code read_constraint(relay_request *r, const Relay__V1__Constraint *c, const relay_request_rules *rules,
                                   relay_err *e) {
     if (c == NULL) return RELAY_OK;
-    if (rules->constraints == NULL) return unsupported(e, "sampling.constraint");
     relay_constraint_spec spec = {0};
     if (c->has_start_after) spec.start_after = text_of(c->start_after);
     relay_constraint_text *choices = NULL;

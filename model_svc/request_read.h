@@ -18,7 +18,7 @@ typedef struct relay_request_rules {
     const uint32_t *eos_ids; // ascending; borrowed, outlives every request
     uint32_t n_eos_ids;
     const uint8_t *fingerprint;          // [RELAY_FINGERPRINT_BYTES] of the vocabulary; borrowed likewise
-    relay_constraint_cache *constraints; // borrowed likewise; NULL: sampling.constraint is UNIMPLEMENTED
+    relay_constraint_cache *constraints; // borrowed likewise; never NULL
     relay_sample_params defaults;        // of the fields that a client may leave unset
 } relay_request_rules;
 
