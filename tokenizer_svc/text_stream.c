@@ -1,15 +1,13 @@
 // Two machines in a row, each with a few bytes of memory:
 //
-//   token bytes -> UTF-8 (at most 3 bytes of an unfinished character) -> stop matcher (one state number) -> text
+//   tokens -> the decoder's stages (decoder.h) -> whole characters -> stop matcher (one state number) -> text
 //
-// What is held back is never stored as text: an unfinished character is in `pending`, and the beginning of a stop
-// string is the matcher's state, which can say its own bytes. So the whole state is about fifty bytes, whatever the
-// options.
+// The beginning of a stop string is not stored as text: it is the matcher's state, which can say its own bytes. So the
+// whole state is some fifty bytes for most tokenizers, and bounded for all.
 //
-// The text is a function of the concatenated bytes alone, in whatever cut they come: a skipped special token between
-// two halves of a character does not break it. The bytes of an unfinished character at the end of the prompt begin the
-// answer's first character; should it never become whole, its U+FFFD belongs to the prompt's text and is not repeated
-// here.
+// The text is a function of the tokens alone, in whatever cut they come: a skipped special token between two halves of
+// a character does not break it. The bytes of an unfinished character at the end of the prompt begin the answer's first
+// character; should it never become whole, its U+FFFD belongs to the prompt's text and is not repeated here.
 #include "tokenizer_svc/text_stream.h"
 
 #include <stdlib.h>
@@ -18,20 +16,18 @@
 
 #include "common/utf8.h"
 
-enum { MAX_PENDING = 3 };
-
-static const char REPLACEMENT[] = "\xEF\xBF\xBD"; // U+FFFD
-
 struct relay_text_stream {
     const relay_vocab *vocab;
+    const relay_decoder *decoder; // may be NULL
     relay_stop_matcher *stops;
     bool skip_special_tokens, include_stop_string;
     uint64_t options_hash;
 
-    // The state; pending[0..n_pending) is a proper beginning of a character.
-    char pending[MAX_PENDING + 1]; // with room for the byte that decides
-    uint32_t n_pending;
-    uint32_t n_pending_of_prompt; // how many of them came from the prompt
+    // Of the push that is going on.
+    bool look_for_stops;
+    relay_buf *text;
+    // The state.
+    relay_decode_run *run;
     relay_stop_state stop_state;
     bool is_stopped;
     uint32_t stop_index;
@@ -46,171 +42,114 @@ static void append_front(relay_buf *text, const char *before, size_t before_len,
     relay_buf_append(text, bytes, n - from_before);
 }
 
-// Takes whole characters. Returns false when a stop string completed.
-static bool emit(relay_text_stream *s, const char *bytes, size_t len, bool look_for_stops, relay_buf *text) {
+// Takes whole characters from the decoder; those behind a stop string are not wanted any more.
+static void emit(void *arg, const char *bytes, size_t len) {
+    relay_text_stream *s = arg;
+    if (s->is_stopped) return;
     if (relay_stop_matcher_n_strings(s->stops) == 0) {
-        relay_buf_append(text, bytes, len);
-        return true;
+        relay_buf_append(s->text, bytes, len);
+        return;
     }
     size_t held;
     const char *held_bytes = relay_stop_matcher_prefix(s->stops, s->stop_state, &held);
     relay_stop_state state = s->stop_state;
     for (size_t i = 0; i < len; i++) {
         state = relay_stop_matcher_step(s->stops, state, (uint8_t)bytes[i]);
-        int match = look_for_stops ? relay_stop_matcher_match(s->stops, state) : RELAY_STOP_NO_MATCH;
+        int match = s->look_for_stops ? relay_stop_matcher_match(s->stops, state) : RELAY_STOP_NO_MATCH;
         if (match == RELAY_STOP_NO_MATCH) continue;
         size_t end = held + i + 1;
         size_t stop_len = relay_stop_matcher_string(s->stops, (uint32_t)match)->len;
-        append_front(text, held_bytes, held, bytes, s->include_stop_string ? end : end - stop_len);
+        append_front(s->text, held_bytes, held, bytes, s->include_stop_string ? end : end - stop_len);
         s->stop_state = 0;
         s->is_stopped = true;
         s->stop_index = (uint32_t)match;
-        return false;
+        return;
     }
     s->stop_state = relay_stop_matcher_forget_match(s->stops, state);
     size_t still_held;
     relay_stop_matcher_prefix(s->stops, s->stop_state, &still_held);
-    append_front(text, held_bytes, held, bytes, held + len - still_held);
-    return true;
+    append_front(s->text, held_bytes, held, bytes, held + len - still_held);
 }
 
 // The beginning of a stop string turned out to be text.
-static void release_held(relay_text_stream *s, relay_buf *text) {
+static void release_held(relay_text_stream *s) {
     size_t held;
     const char *bytes = relay_stop_matcher_prefix(s->stops, s->stop_state, &held);
-    relay_buf_append(text, bytes, held);
+    relay_buf_append(s->text, bytes, held);
     s->stop_state = 0;
-}
-
-// ---- Characters
-
-// The pending bytes can no longer become a character.
-static bool give_up_pending(relay_text_stream *s, bool look_for_stops, relay_buf *text) {
-    bool is_of_answer = s->n_pending > s->n_pending_of_prompt;
-    s->n_pending = s->n_pending_of_prompt = 0;
-    return !is_of_answer || emit(s, REPLACEMENT, sizeof REPLACEMENT - 1, look_for_stops, text);
-}
-
-// Adds one byte to the pending ones, n_pending > 0. *taken is false if it does not continue the character: then the
-// byte is still to be dealt with.
-static bool continue_pending(relay_text_stream *s, char byte, bool look_for_stops, relay_buf *text, bool *taken) {
-    s->pending[s->n_pending] = byte;
-    size_t n = s->n_pending + 1;
-    *taken = true;
-    if (relay_utf8_is_valid(s->pending, n)) {
-        s->n_pending = s->n_pending_of_prompt = 0;
-        return emit(s, s->pending, n, look_for_stops, text);
-    }
-    if (relay_utf8_incomplete_suffix(s->pending, n) == n) {
-        s->n_pending++;
-        return true;
-    }
-    *taken = false;
-    return give_up_pending(s, look_for_stops, text);
-}
-
-// Returns false when a stop string completed.
-static bool push_bytes(relay_text_stream *s, const char *bytes, size_t len, bool look_for_stops, relay_buf *text) {
-    size_t i = 0;
-    while (i < len) {
-        if (s->n_pending > 0) {
-            bool taken;
-            if (!continue_pending(s, bytes[i], look_for_stops, text, &taken)) return false;
-            i += taken;
-            continue;
-        }
-        size_t valid = relay_utf8_valid_prefix(bytes + i, len - i);
-        if (valid > 0 && !emit(s, bytes + i, valid, look_for_stops, text)) return false;
-        i += valid;
-        if (i == len) break;
-        uint32_t code_point;
-        size_t bad = relay_utf8_decode(bytes + i, len - i, &code_point);
-        if (bad == len - i && relay_utf8_incomplete_suffix(bytes + i, bad) == bad) {
-            memcpy(s->pending, bytes + i, bad);
-            s->n_pending = (uint32_t)bad;
-        } else if (!emit(s, REPLACEMENT, sizeof REPLACEMENT - 1, look_for_stops, text)) {
-            return false;
-        }
-        i += bad;
-    }
-    return true;
 }
 
 // ---- Tokens
 
-// What a token adds to the text: nothing for a skipped special token and for an id that only fills up the matrix.
-static size_t token_text(const relay_text_stream *s, uint32_t id, const relay_token **token) {
-    const relay_token *t = *token = relay_vocab_token(s->vocab, id);
-    bool is_special = t->kind == RELAY_TOKEN_CONTROL || t->kind == RELAY_TOKEN_UNKNOWN;
-    if (t->kind == RELAY_TOKEN_PADDING || (is_special && s->skip_special_tokens)) return 0;
-    return t->len;
+static bool is_special(const relay_text_stream *s, uint32_t id) {
+    if (s->decoder != NULL) return relay_decoder_is_special(s->decoder, id);
+    relay_token_kind kind = relay_vocab_token(s->vocab, id)->kind;
+    return kind == RELAY_TOKEN_CONTROL || kind == RELAY_TOKEN_UNKNOWN;
 }
 
-// A skipped special token stops the stream if its name is a stop string, which the text would never show. Returns false
-// when it does.
-static bool stop_at_special(relay_text_stream *s, const relay_token *t, relay_buf *text) {
-    if (t->kind != RELAY_TOKEN_CONTROL && t->kind != RELAY_TOKEN_UNKNOWN) return true;
+// A skipped special token stops the stream if its name is a stop string, which the text would never show.
+static void stop_at_special(relay_text_stream *s, uint32_t id) {
+    const relay_token *t = relay_vocab_token(s->vocab, id);
     for (uint32_t i = 0; i < relay_stop_matcher_n_strings(s->stops); i++) {
         const relay_stop_string *stop = relay_stop_matcher_string(s->stops, i);
         if (stop->len != t->len || memcmp(stop->bytes, t->bytes, t->len) != 0) continue;
         // What is held stands before the stop, so it is text. Its U+FFFD may be what another stop string waits for.
-        if (s->n_pending > 0 && !give_up_pending(s, true, text)) return false;
-        release_held(s, text);
-        if (s->include_stop_string) relay_buf_append(text, t->bytes, t->len);
+        relay_decode_run_finish(s->run);
+        if (s->is_stopped) return;
+        release_held(s);
+        if (s->include_stop_string) relay_buf_append(s->text, t->bytes, t->len);
         s->is_stopped = true;
         s->stop_index = i;
-        return false;
+        return;
     }
-    return true;
 }
 
 void relay_text_stream_push(relay_text_stream *s, const uint32_t *ids, uint32_t n, bool look_for_stops, relay_buf *text,
                             relay_text_step *step) {
+    s->look_for_stops = look_for_stops;
+    s->text = text;
     uint32_t consumed = 0;
     while (consumed < n && !s->is_stopped) {
-        const relay_token *token;
-        size_t len = token_text(s, ids[consumed], &token);
-        consumed++;
-        if (len > 0) {
-            push_bytes(s, token->bytes, len, look_for_stops, text);
-        } else if (look_for_stops) {
-            stop_at_special(s, token, text);
-        }
+        uint32_t id = ids[consumed++];
+        if (!s->skip_special_tokens || !is_special(s, id))
+            relay_decode_run_push(s->run, id);
+        else if (look_for_stops)
+            stop_at_special(s, id);
     }
+    if (s->is_stopped) relay_decode_run_reset(s->run);
     size_t held;
     relay_stop_matcher_prefix(s->stops, s->stop_state, &held);
     *step = (relay_text_step){.tokens_consumed = consumed,
                               .is_stopped = s->is_stopped,
                               .stop_index = s->stop_index,
-                              .held_bytes = (uint32_t)held + s->n_pending};
+                              .held_bytes = (uint32_t)held + relay_decode_run_held(s->run)};
 }
 
 void relay_text_stream_finish(relay_text_stream *s, relay_buf *text) {
-    if (s->n_pending > 0) give_up_pending(s, false, text);
-    release_held(s, text);
+    s->look_for_stops = false;
+    s->text = text;
+    relay_decode_run_finish(s->run);
+    release_held(s);
 }
 
 // ---- Making one
 
-// The bytes at the prompt's end that are an unfinished character. Three bytes of text decide it.
-static void take_prompt_tail(relay_text_stream *s, const uint32_t *ids, uint32_t n) {
-    char tail[MAX_PENDING];
-    size_t have = 0; // at the end of `tail`
-    while (n > 0 && have < sizeof tail) {
-        const relay_token *token;
-        size_t len = token_text(s, ids[--n], &token);
-        while (len > 0 && have < sizeof tail)
-            tail[sizeof tail - ++have] = token->bytes[--len];
-    }
-    size_t open = relay_utf8_incomplete_suffix(tail + sizeof tail - have, have);
-    memcpy(s->pending, tail + sizeof tail - open, open);
-    s->n_pending = s->n_pending_of_prompt = (uint32_t)open;
+// Fewer than RELAY_PROMPT_TAIL ids are all of a prompt.
+static void follow_prompt(relay_text_stream *s, const uint32_t *ids, uint32_t n) {
+    if (n == 0) return;
+    uint32_t from = n > RELAY_PROMPT_TAIL ? n - RELAY_PROMPT_TAIL : 0;
+    uint32_t visible[RELAY_PROMPT_TAIL], n_visible = 0;
+    for (uint32_t i = from; i < n; i++)
+        if (!s->skip_special_tokens || !is_special(s, ids[i])) visible[n_visible++] = ids[i];
+    relay_decode_run_follow(s->run, visible, n_visible, n < RELAY_PROMPT_TAIL);
 }
 
 // Everything that gives a saved state its meaning, the vocabulary aside.
 static uint64_t hash_options(const relay_text_stream_opts *o) {
     uint8_t flags[2] = {o->skip_special_tokens, o->include_stop_string};
     uint64_t h = XXH3_64bits_withSeed(flags, sizeof flags, o->n_stop_strings);
+    uint64_t decoder = o->decoder == NULL ? 0 : relay_decoder_hash(o->decoder);
+    h = XXH3_64bits_withSeed(&decoder, sizeof decoder, h);
     for (uint32_t i = 0; i < o->n_stop_strings; i++) {
         h = XXH3_64bits_withSeed(&h, sizeof h, o->stop_strings[i].len);
         h = XXH3_64bits_withSeed(o->stop_strings[i].bytes, o->stop_strings[i].len, h);
@@ -243,11 +182,13 @@ relay_code relay_text_stream_create(relay_text_stream **out, const relay_text_st
     if (code != RELAY_OK) return code;
     relay_text_stream *s = relay_calloc(1, sizeof *s);
     s->vocab = opts->vocab;
+    s->decoder = opts->decoder;
     s->stops = relay_stop_matcher_create(opts->stop_strings, opts->n_stop_strings);
     s->skip_special_tokens = opts->skip_special_tokens;
     s->include_stop_string = opts->include_stop_string;
     s->options_hash = hash_options(opts);
-    take_prompt_tail(s, opts->prompt_tail, opts->n_prompt_tail);
+    s->run = relay_decode_run_create(opts->decoder, opts->vocab, emit, s);
+    follow_prompt(s, opts->prompt_tail, opts->n_prompt_tail);
     *out = s;
     return RELAY_OK;
 }
@@ -255,6 +196,7 @@ relay_code relay_text_stream_create(relay_text_stream **out, const relay_text_st
 void relay_text_stream_destroy(relay_text_stream *s) {
     if (s == NULL) return;
     relay_stop_matcher_destroy(s->stops);
+    relay_decode_run_destroy(s->run);
     free(s);
 }
 
@@ -267,17 +209,16 @@ typedef struct saved_state {
     uint8_t version;
     uint8_t is_stopped;
     uint8_t stop_index;
-    uint8_t n_pending, n_pending_of_prompt;
-    char pending[MAX_PENDING];
     uint8_t stop_state[2];   // little-endian
     uint8_t options_hash[8]; // little-endian
     uint8_t fingerprint[RELAY_FINGERPRINT_BYTES];
+    // Behind it the decoder's state.
 } saved_state;
 
-enum { STATE_VERSION = 1 };
+enum { STATE_VERSION = 2 };
 
-_Static_assert(sizeof(saved_state) == 50, "bytes only: no padding");
-_Static_assert(sizeof(saved_state) <= RELAY_MAX_DECODE_STATE_BYTES, "the promised limit");
+_Static_assert(sizeof(saved_state) == 45, "bytes only: no padding");
+_Static_assert(sizeof(saved_state) + RELAY_MAX_DECODE_RUN_BYTES <= RELAY_MAX_DECODE_STATE_BYTES, "the promised limit");
 
 static void put_le(uint8_t *out, uint64_t value, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -292,16 +233,12 @@ static uint64_t get_le(const uint8_t *in, size_t n) {
 }
 
 void relay_text_stream_save(const relay_text_stream *s, relay_buf *state) {
-    saved_state out = {.version = STATE_VERSION,
-                       .is_stopped = s->is_stopped,
-                       .stop_index = (uint8_t)s->stop_index,
-                       .n_pending = (uint8_t)s->n_pending,
-                       .n_pending_of_prompt = (uint8_t)s->n_pending_of_prompt};
-    memcpy(out.pending, s->pending, s->n_pending);
+    saved_state out = {.version = STATE_VERSION, .is_stopped = s->is_stopped, .stop_index = (uint8_t)s->stop_index};
     put_le(out.stop_state, s->stop_state, sizeof out.stop_state);
     put_le(out.options_hash, s->options_hash, sizeof out.options_hash);
     memcpy(out.fingerprint, relay_vocab_fingerprint(s->vocab), sizeof out.fingerprint);
     relay_buf_append(state, &out, sizeof out);
+    relay_decode_run_save(s->run, state);
 }
 
 // The matcher's states that can be between two pushes: a possible beginning of a stop string, in whole characters.
@@ -315,8 +252,9 @@ static bool is_state_between_pushes(const relay_stop_matcher *m, uint64_t state)
 
 relay_code relay_text_stream_restore(relay_text_stream *s, const uint8_t *state, size_t len, relay_err *e) {
     saved_state in;
-    if (len != sizeof in)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "decode_state has %zu bytes, a state has %zu", len, sizeof in);
+    if (len < sizeof in || len > RELAY_MAX_DECODE_STATE_BYTES)
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "decode_state has %zu bytes, a state has %zu to %d", len,
+                          sizeof in, RELAY_MAX_DECODE_STATE_BYTES);
     memcpy(&in, state, sizeof in);
     if (in.version != STATE_VERSION)
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "decode_state is of version %u, this is version %d", in.version,
@@ -328,18 +266,14 @@ relay_code relay_text_stream_restore(relay_text_stream *s, const uint8_t *state,
                           "decode_state is of other options: skip_special_tokens, stop_strings or include_stop_string");
     uint64_t stop_state = get_le(in.stop_state, sizeof in.stop_state);
     uint32_t n_strings = relay_stop_matcher_n_strings(s->stops);
-    bool is_pending_ok = in.n_pending <= MAX_PENDING && in.n_pending_of_prompt <= in.n_pending &&
-                         relay_utf8_incomplete_suffix(in.pending, in.n_pending) == in.n_pending;
-    bool is_stop_ok = in.is_stopped == 0
-                          ? in.stop_index == 0
-                          : in.is_stopped == 1 && in.stop_index < n_strings && in.n_pending == 0 && stop_state == 0;
-    if (!is_pending_ok || !is_stop_ok || !is_state_between_pushes(s->stops, stop_state))
+    bool is_stop_ok =
+        in.is_stopped == 0 ? in.stop_index == 0 : in.is_stopped == 1 && in.stop_index < n_strings && stop_state == 0;
+    bool is_run_ok = relay_decode_run_restore(s->run, state + sizeof in, len - sizeof in) &&
+                     (in.is_stopped == 0 || relay_decode_run_held(s->run) == 0);
+    if (!is_stop_ok || !is_run_ok || !is_state_between_pushes(s->stops, stop_state))
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "decode_state is damaged");
-    memcpy(s->pending, in.pending, in.n_pending);
-    s->n_pending = in.n_pending;
-    s->n_pending_of_prompt = in.n_pending_of_prompt;
-    s->stop_state = (relay_stop_state)stop_state;
     s->is_stopped = in.is_stopped;
     s->stop_index = in.stop_index;
+    s->stop_state = (relay_stop_state)stop_state;
     return RELAY_OK;
 }

@@ -1,8 +1,8 @@
 // From a stream of token ids to a stream of text: whole UTF-8 characters, special tokens skipped, stop strings found.
 //
-// Used by Generate (state in memory) and by DetokenizeStep (state in the caller's hands, relay_text_stream_save). Bytes
-// of tokens run through a UTF-8 state machine: whole characters are emitted, at most three bytes are held; what can no
-// longer become a character is emitted as one U+FFFD for each maximal invalid part, at once. Stop strings are matched
+// Used by Generate (state in memory) and by DetokenizeStep (state in the caller's hands, relay_text_stream_save).
+// Tokens run through the tokenizer's decoder (decoder.h): whole characters are emitted as soon as no later token can
+// change them; bytes that are no UTF-8 are one U+FFFD for each maximal invalid part, at once. Stop strings are matched
 // by Aho-Corasick over the emitted bytes; only a real partial match is held back. The earliest to complete wins (of
 // those completing at the same byte the longest).
 #ifndef RELAY_TOKENIZER_SVC_TEXT_STREAM_H
@@ -15,6 +15,7 @@
 #include "common/buf.h"
 #include "common/status.h"
 #include "common/vocab.h"
+#include "tokenizer_svc/decoder.h"
 #include "tokenizer_svc/stop_matcher.h"
 
 enum { RELAY_MAX_DECODE_STATE_BYTES = 512, RELAY_PROMPT_TAIL = 8 };
@@ -23,6 +24,7 @@ typedef struct relay_text_stream relay_text_stream;
 
 typedef struct relay_text_stream_opts {
     const relay_vocab *vocab;              // borrowed, outlives the stream
+    const relay_decoder *decoder;          // borrowed as well; NULL: each token of `vocab` adds its bytes
     bool skip_special_tokens;              // CONTROL tokens add no text (a stop string equal to one's name still stops)
     const relay_stop_string *stop_strings; // copied
     uint32_t n_stop_strings;               // at most RELAY_MAX_STOP_STRINGS

@@ -366,9 +366,12 @@ static void refuses_a_state_of_something_else(void **state) {
     close_stream(&g);
     small_vocab_fini(&other_vocab);
 
-    saved.len--;
-    assert_refused(f.stream, &saved, "bytes");
-    saved.len++;
+    size_t len = saved.len;
+    saved.len = 44;
+    assert_refused(f.stream, &saved, "has 44 bytes");
+    saved.len = len - 1;
+    assert_refused(f.stream, &saved, "is damaged");
+    saved.len = len;
     saved.data[0]++;
     assert_refused(f.stream, &saved, "version");
     relay_buf_fini(&saved);
@@ -383,24 +386,35 @@ static void refuses_a_damaged_state(void **state) {
     relay_buf saved;
     relay_buf_init(&saved, RELAY_MAX_DECODE_STATE_BYTES);
     relay_text_stream_save(f.stream, &saved);
-    // is_stopped, stop_index, n_pending, of those the prompt's, pending, the matcher's state
-    static const char cases[][10] = {
-        "\x02\0\0\0\0\0\0\0\0",       // is_stopped is no truth value
-        "\x01\x02\0\0\0\0\0\0\0",     // the third of two stop strings
-        "\0\x01\0\0\0\0\0\0\0",       // one without having stopped
-        "\x01\0\x01\0\xC3\0\0\0\0",   // something pending behind the stop
-        "\x01\0\0\0\0\0\0\x01\0",     // and something held
-        "\0\0\x02\0xy\0\0\0",         // a character that is whole
-        "\0\0\x02\0\xE2\xC3\0\0\0",   // or can never be
-        "\0\0\x04\0\xF0\x9F\x98\0\0", // more bytes than there is room for
-        "\0\0\x01\x02\xC3\0\0\0\0",   // more of the prompt than there are
-        "\0\0\0\0\0\0\0\x03\0",       // half a character of a stop string
-        "\0\0\0\0\0\0\0\x04\0",       // a whole stop string
-        "\0\0\0\0\0\0\0\x08\0",       // a state that the matcher does not have
-        "\0\0\0\0\0\0\0\0\x01",
+    enum { HEAD = 45 }; // what is before the decoder's state
+    static const struct {
+        char head[4];  // is_stopped, stop_index, the matcher's state
+        char tail[16]; // whether a token was there, bytes of the prompt's character, held bytes: how many, and they
+        size_t n_tail;
+    } cases[] = {
+        {"\x02\0\0", "\0\0\0\0", 4},                   // is_stopped is no truth value
+        {"\x01\x02\0", "\0\0\0\0", 4},                 // the third of two stop strings
+        {"\0\x01\0", "\0\0\0\0", 4},                   // one without having stopped
+        {"\x01\0\0", "\x01\0\x01\0\xC3", 5},           // something pending behind the stop
+        {"\x01\0\x01", "\0\0\0\0", 4},                 // and something held
+        {"\0\0\0", "\x01\0\x02\0xy", 6},               // a character that is whole
+        {"\0\0\0", "\x01\0\x02\0\xE2\xC3", 6},         // or can never be
+        {"\0\0\0", "\x01\0\x04\0\xF0\x9F\x98\x80", 8}, // more bytes than there is room for
+        {"\0\0\0", "\x01\x02\x01\0\xC3", 5},           // more of the prompt than there are
+        {"\0\0\0", "\x01\0\x02\0\xC3", 5},             // fewer bytes than it says
+        {"\0\0\0", "\x01\0\x01\0\xC3\xC3", 6},         // or more
+        {"\0\0\0", "\x02\0\0\0", 4},                   // no truth value
+        {"\0\0\0", "\0\0", 2},
+        {"\0\0\0", "", 0},
+        {"\0\0\x03", "\0\0\0\0", 4}, // half a character of a stop string
+        {"\0\0\x04", "\0\0\0\0", 4}, // a whole stop string
+        {"\0\0\x08", "\0\0\0\0", 4}, // a state that the matcher does not have
+        {"\0\0\0\x01", "\0\0\0\0", 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        memcpy(saved.data + 1, cases[i], 9);
+        memcpy(saved.data + 1, cases[i].head, sizeof cases[i].head);
+        saved.len = HEAD;
+        relay_buf_append(&saved, cases[i].tail, cases[i].n_tail);
         assert_refused(f.stream, &saved, "is damaged");
     }
     relay_buf_fini(&saved);
@@ -430,7 +444,7 @@ static void survives_any_changed_state(void **state) {
         }
         saved.data[i] = before;
     }
-    assert_true(n_accepted > saved.len && n_accepted < 256 * saved.len / 8);
+    assert_true(n_accepted > saved.len && n_accepted < 256 * saved.len / 4);
     relay_buf_fini(&saved);
     close_stream(&f);
 }
