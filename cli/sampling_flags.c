@@ -16,35 +16,46 @@ static const struct flag {
     const char *name; // of the flag; NULL: the field's, with dashes
     const char *metavar;
     const char *help;
+    bool is_file; // the value may be a file's name, whose text is meant
 } table[RELAY_SAMPLING_FLAGS] = {
-#define SAMPLING &relay__v1__sampling_params__descriptor
-#define STOP     &relay__v1__text_stop__descriptor
-#define OUTPUT   &relay__v1__text_output__descriptor
-#define REQUEST  &relay__v1__generate_request__descriptor
-    {SAMPLING, "temperature", NULL, "T", "randomness, 0 to 2; 0 is greedy"},
-    {SAMPLING, "top_k", NULL, "K", "draw from the K most likely; 0 is off"},
-    {SAMPLING, "top_p", NULL, "P", "draw from the most likely that make up P; 1 is off"},
-    {SAMPLING, "min_p", NULL, "P", "leave out what is less likely than P times the best"},
-    {SAMPLING, "repetition_penalty", NULL, "R", "over 1 makes what prompt or answer hold less likely; 1 is off"},
-    {SAMPLING, "frequency_penalty", NULL, "F", "taken off for each time the answer has it, -2 to 2"},
-    {SAMPLING, "presence_penalty", NULL, "F", "taken off once the answer has it, -2 to 2"},
-    {SAMPLING, "seed", NULL, "N", "the same seed gives the same answer"},
-    {STOP, "max_new_tokens", NULL, "N", "most tokens of the answer"},
-    {STOP, "min_new_tokens", NULL, "N", "tokens before which nothing ends it"},
-    {STOP, "stop_strings", "stop", "TEXT", "ends the answer where TEXT would come"},
-    {STOP, "include_stop_string", NULL, NULL, "the stop string is part of the answer"},
-    {STOP, "stop_token_ids", NULL, "ID,ID", "token ids that end the answer"},
-    {STOP, "ignore_eos", NULL, NULL, "go on behind the model's own end"},
-    {OUTPUT, "top_logprobs", NULL, "N", "logprobs: of the chosen token (0), and the N best"},
-    {OUTPUT, "logprob_mode", NULL, "MODE", "before or after the samplers"},
-    {OUTPUT, "return_token_ids", NULL, NULL, "token ids beside the text"},
-    {OUTPUT, "echo", NULL, NULL, "the prompt's text first"},
-    {OUTPUT, "skip_special_tokens", NULL, NULL, "control tokens give no text; unset: they give none"},
-    {OUTPUT, "final_only", NULL, NULL, "one message at the end"},
-    {REQUEST, "priority", NULL, "N", "higher runs first"},
-    {REQUEST, "time_limit_ms", NULL, "MS", "ends with what there is"},
-    {REQUEST, "sequence_id", NULL, "ID", "names the conversation, for routing"},
+#define SAMPLING   &relay__v1__sampling_params__descriptor
+#define CONSTRAINT &relay__v1__constraint__descriptor
+#define CHOICES    &relay__v1__choices__descriptor
+#define STOP       &relay__v1__text_stop__descriptor
+#define OUTPUT     &relay__v1__text_output__descriptor
+#define REQUEST    &relay__v1__generate_request__descriptor
+    {SAMPLING, "temperature", NULL, "T", "randomness, 0 to 2; 0 is greedy", false},
+    {SAMPLING, "top_k", NULL, "K", "draw from the K most likely; 0 is off", false},
+    {SAMPLING, "top_p", NULL, "P", "draw from the most likely that make up P; 1 is off", false},
+    {SAMPLING, "min_p", NULL, "P", "leave out what is less likely than P times the best", false},
+    {SAMPLING, "repetition_penalty", NULL, "R", "over 1 makes what prompt or answer hold less likely; 1 is off", false},
+    {SAMPLING, "frequency_penalty", NULL, "F", "taken off for each time the answer has it, -2 to 2", false},
+    {SAMPLING, "presence_penalty", NULL, "F", "taken off once the answer has it, -2 to 2", false},
+    {SAMPLING, "seed", NULL, "N", "the same seed gives the same answer", false},
+    {CONSTRAINT, "json_schema", NULL, "FILE|TEXT", "the answer is JSON that this schema allows", true},
+    {CONSTRAINT, "regex", NULL, "PATTERN", "the whole answer matches the regular expression", false},
+    {CONSTRAINT, "grammar", NULL, "FILE", "the answer is a text of this grammar, in GBNF", true},
+    {CHOICES, "choice", "choices", "TEXT", "the answer is this text, or another one given so", false},
+    {CONSTRAINT, "any_json", NULL, NULL, "the answer is JSON", false},
+    {CONSTRAINT, "start_after", NULL, "TEXT", "the answer is free until it has written TEXT", false},
+    {STOP, "max_new_tokens", NULL, "N", "most tokens of the answer", false},
+    {STOP, "min_new_tokens", NULL, "N", "tokens before which nothing ends it", false},
+    {STOP, "stop_strings", "stop", "TEXT", "ends the answer where TEXT would come", false},
+    {STOP, "include_stop_string", NULL, NULL, "the stop string is part of the answer", false},
+    {STOP, "stop_token_ids", NULL, "ID,ID", "token ids that end the answer", false},
+    {STOP, "ignore_eos", NULL, NULL, "go on behind the model's own end", false},
+    {OUTPUT, "top_logprobs", NULL, "N", "logprobs: of the chosen token (0), and the N best", false},
+    {OUTPUT, "logprob_mode", NULL, "MODE", "before or after the samplers", false},
+    {OUTPUT, "return_token_ids", NULL, NULL, "token ids beside the text", false},
+    {OUTPUT, "echo", NULL, NULL, "the prompt's text first", false},
+    {OUTPUT, "skip_special_tokens", NULL, NULL, "control tokens give no text; unset: they give none", false},
+    {OUTPUT, "final_only", NULL, NULL, "one message at the end", false},
+    {REQUEST, "priority", NULL, "N", "higher runs first", false},
+    {REQUEST, "time_limit_ms", NULL, "MS", "ends with what there is", false},
+    {REQUEST, "sequence_id", NULL, "ID", "names the conversation, for routing", false},
 #undef SAMPLING
+#undef CONSTRAINT
+#undef CHOICES
 #undef STOP
 #undef OUTPUT
 #undef REQUEST
@@ -186,11 +197,33 @@ static relay_code apply_list(relay_sampling_flags *flags, int i, ProtobufCMessag
     return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "%s needs more than %d bytes", flags->names[i], ARENA_BYTES);
 }
 
+static relay_code read_file(relay_sampling_flags *flags, int i, ProtobufCBinaryData *out, relay_err *e) {
+    char *data;
+    size_t len;
+    if (!relay_cli_read(flags->values[i].text, &data, &len)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--%s: no such text", flags->names[i]);
+    }
+    const char *kept = relay_arena_copy(&flags->lists, data, len);
+    free(data);
+    if (kept == NULL) {
+        return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "%s needs more than %d bytes", flags->names[i], ARENA_BYTES);
+    }
+    *out = relay_message_bytes(kept, len);
+    return RELAY_OK;
+}
+
 // Writes a flag's value into its field, whose place and type the descriptor knows.
-static void apply_one(relay_sampling_flags *flags, int i, ProtobufCMessage *m) {
+static relay_code apply_one(relay_sampling_flags *flags, int i, ProtobufCMessage *m, relay_err *e) {
     const ProtobufCFieldDescriptor *f = field_of(i);
     void *field = (char *)m + f->offset;
-    *(protobuf_c_boolean *)((char *)m + f->quantifier_offset) = 1;
+    char *quantifier = (char *)m + f->quantifier_offset;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
+        *(uint32_t *)quantifier = f->id;
+    } else {
+        *(protobuf_c_boolean *)quantifier = 1;
+    }
+    // What begins with a brace is a schema itself.
+    if (table[i].is_file && flags->values[i].text[0] != '{') return read_file(flags, i, field, e);
     switch (f->type) {
     case PROTOBUF_C_TYPE_FLOAT:
         *(float *)field = (float)flags->values[i].number;
@@ -212,27 +245,54 @@ static void apply_one(relay_sampling_flags *flags, int i, ProtobufCMessage *m) {
     default:
         *(ProtobufCBinaryData *)field = relay_message_text(flags->values[i].text);
     }
+    return RELAY_OK;
+}
+
+// At most one of the flags that say what the answer is like; *is_constrained where one is given, or start_after.
+static relay_code check_constraints(relay_sampling_flags *flags, bool *is_constrained, relay_err *e) {
+    int kind = -1;
+    *is_constrained = false;
+    for (int i = 0; i < RELAY_SAMPLING_FLAGS; i++) {
+        bool is_constraint = table[i].message == &relay__v1__constraint__descriptor;
+        bool is_choices = table[i].message == &relay__v1__choices__descriptor;
+        if (!flags->is_set[i] || !(is_constraint || is_choices)) continue;
+        *is_constrained = true;
+        if (!is_choices && !(field_of(i)->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)) continue;
+        if (kind >= 0) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "--%s and --%s exclude each other", flags->names[kind],
+                              flags->names[i]);
+        }
+        kind = i;
+    }
+    return RELAY_OK;
 }
 
 relay_code relay_sampling_flags_apply(relay_sampling_flags *flags, Relay__V1__GenerateRequest *request, relay_err *e) {
     relay_arena_fini(&flags->lists);
     relay__v1__sampling_params__init(&flags->sampling);
+    relay__v1__constraint__init(&flags->constraint);
+    relay__v1__choices__init(&flags->choices);
     relay__v1__text_stop__init(&flags->stop);
     relay__v1__text_output__init(&flags->output);
-    ProtobufCMessage *const messages[] = {&request->base, &flags->sampling.base, &flags->stop.base,
-                                          &flags->output.base};
+    ProtobufCMessage *const messages[] = {&request->base,      &flags->sampling.base,   &flags->stop.base,
+                                          &flags->output.base, &flags->constraint.base, &flags->choices.base};
+    bool is_constrained;
+    relay_code code = check_constraints(flags, &is_constrained, e);
+    if (code != RELAY_OK) return code;
     for (int i = 0; i < RELAY_SAMPLING_FLAGS; i++) {
         if (!flags->is_set[i]) continue;
         ProtobufCMessage *m = NULL;
         for (size_t k = 0; k < sizeof messages / sizeof messages[0]; k++)
             if (messages[k]->descriptor == table[i].message) m = messages[k];
-        if (field_of(i)->label == PROTOBUF_C_LABEL_REPEATED) {
-            relay_code code = apply_list(flags, i, m, e);
-            if (code != RELAY_OK) return code;
-        } else {
-            apply_one(flags, i, m);
-        }
+        bool is_list = field_of(i)->label == PROTOBUF_C_LABEL_REPEATED;
+        code = is_list ? apply_list(flags, i, m, e) : apply_one(flags, i, m, e);
+        if (code != RELAY_OK) return code;
     }
+    if (flags->choices.n_choice != 0) {
+        flags->constraint.kind_case = RELAY__V1__CONSTRAINT__KIND_CHOICES;
+        flags->constraint.choices = &flags->choices;
+    }
+    if (is_constrained) flags->sampling.constraint = &flags->constraint;
     request->sampling = &flags->sampling;
     request->stop = &flags->stop;
     request->output = &flags->output;

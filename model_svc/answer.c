@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "common/status.h"
+#include "model_svc/request_read.h"
 
 relay_answer *relay_answer_create(void) {
     relay_answer *a = relay_calloc(1, sizeof *a);
@@ -19,7 +20,7 @@ relay_answer *relay_answer_create(void) {
 
 void relay_answer_destroy(relay_answer *a) {
     if (a == NULL) return;
-    relay_arena_fini(&a->request.arena);
+    relay_request_fini(&a->request);
     free(a->token_ids);
     free(a->logprobs);
     free(a->top_ids);

@@ -59,6 +59,7 @@ struct relay_engine {
     _Atomic bool is_asleep;
 
     _Atomic bool is_stopping; // from stop() to the engine
+    _Atomic bool has_settled_constraints;
 };
 
 // How things stand as a step begins, after one, and after a look around, for everyone to see.
@@ -185,6 +186,7 @@ static void *run_engine(void *arg) {
         en->now = relay_mono_now();
         take_commands(en, en->max_sequences);
         relay_scheduler_expire(en->scheduler, en->now);
+        if (atomic_exchange(&en->has_settled_constraints, false)) relay_scheduler_settle_constraints(en->scheduler);
         bool has_moved = run_step(en);
         publish(en);
         tell_state(en);
@@ -367,6 +369,11 @@ bool relay_engine_is_alive(const relay_engine *en, int64_t limit_us) {
         if (pending_since > since) since = pending_since;
     }
     return relay_mono_now() - since <= limit_us;
+}
+
+void relay_engine_settle_constraints(relay_engine *en) {
+    atomic_store(&en->has_settled_constraints, true);
+    relay_inbox_wake(en->inbox);
 }
 
 void relay_engine_drain(relay_engine *en) {

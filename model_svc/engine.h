@@ -65,6 +65,8 @@ relay_code relay_engine_submit(relay_engine *en, relay_request *r, uint64_t *key
 void relay_engine_cancel(relay_engine *en, uint64_t key);
 void relay_engine_add_credit(relay_engine *en, uint64_t key, uint32_t tokens);
 void relay_engine_get_load(const relay_engine *en, relay_engine_load *out);
+// Any thread: constraints of requests that were submitted may be ready, or have failed.
+void relay_engine_settle_constraints(relay_engine *en);
 // False when there was work and no step ended for `limit_us`.
 bool relay_engine_is_alive(const relay_engine *en, int64_t limit_us);
 // From now on submit says UNAVAILABLE; running and waiting requests go on.

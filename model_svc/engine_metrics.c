@@ -39,9 +39,14 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
     m->finished[RELAY_FINISH_CONTEXT_FULL] = requests(r, "code=\"OK\",reason=\"CONTEXT_FULL\"");
     m->finished[RELAY_FINISH_TIME_LIMIT] = requests(r, "code=\"OK\",reason=\"TIME_LIMIT\"");
     m->finished[RELAY_FINISH_CANCELLED] = requests(r, "code=\"CANCELLED\",reason=\"CANCELLED\"");
+    m->finished[RELAY_FINISH_CONSTRAINT_DONE] = requests(r, "code=\"OK\",reason=\"CONSTRAINT_DONE\"");
     m->finished[RELAY_FINISH_DRAINED] = requests(r, "code=\"OK\",reason=\"DRAINED\"");
-    m->late = requests(r, "code=\"DEADLINE_EXCEEDED\",reason=\"\"");
-    m->broken = requests(r, "code=\"INTERNAL\",reason=\"\"");
+    m->failed[RELAY_DEADLINE_EXCEEDED] = requests(r, "code=\"DEADLINE_EXCEEDED\",reason=\"\"");
+    m->failed[RELAY_INTERNAL] = requests(r, "code=\"INTERNAL\",reason=\"\"");
+    m->failed[RELAY_INVALID_ARGUMENT] = requests(r, "code=\"INVALID_ARGUMENT\",reason=\"\"");
+    m->failed[RELAY_FAILED_PRECONDITION] = requests(r, "code=\"FAILED_PRECONDITION\",reason=\"\"");
+    m->failed[RELAY_RESOURCE_EXHAUSTED] = requests(r, "code=\"RESOURCE_EXHAUSTED\",reason=\"\"");
+    m->failed[RELAY_UNAVAILABLE] = requests(r, "code=\"UNAVAILABLE\",reason=\"\"");
     m->rejected = relay_metrics_counter(r, "relay_rejected_total", "Requests refused because the queue was full.",
                                         "cause=\"queue_full\"");
     m->step_seconds = latency(r, "relay_step_seconds", "Time of one engine step.");
@@ -79,7 +84,7 @@ void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q
         relay_histogram_observe(m->request_seconds, seconds(received, now));
         break;
     case RELAY_EVENT_FAILED:
-        relay_counter_add(ev->code == RELAY_DEADLINE_EXCEEDED ? m->late : m->broken, 1);
+        relay_counter_add(m->failed[ev->code], 1);
         relay_histogram_observe(m->request_seconds, seconds(received, now));
         break;
     }

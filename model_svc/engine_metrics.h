@@ -14,7 +14,7 @@ typedef struct relay_engine_metrics {
         *kv_touched_bytes;
     relay_counter *prefill_tokens, *decode_tokens, *preemptions, *cached_tokens;
     relay_counter *finished[RELAY_FINISH_DRAINED + 1]; // by reason
-    relay_counter *late, *broken;                      // FAILED with DEADLINE_EXCEEDED, INTERNAL
+    relay_counter *failed[RELAY_UNAUTHENTICATED + 1];  // by code, those that an engine gives
     relay_counter *rejected;
     relay_histogram *step_seconds, *batch_tokens;
     relay_histogram *time_to_first_token, *inter_token_latency, *queue_time, *request_seconds;

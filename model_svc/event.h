@@ -18,6 +18,7 @@ typedef enum relay_finish {
     RELAY_FINISH_CONTEXT_FULL = 5,
     RELAY_FINISH_TIME_LIMIT = 6,
     RELAY_FINISH_CANCELLED = 7,
+    RELAY_FINISH_CONSTRAINT_DONE = 8,
     RELAY_FINISH_DRAINED = 9,
 } relay_finish;
 
@@ -44,8 +45,8 @@ typedef struct relay_event {
     uint32_t preemptions;
     uint64_t queue_us, prefill_us, decode_us;
     // FAILED
-    relay_code code; // DEADLINE_EXCEEDED, INTERNAL
-    char message[160];
+    relay_code code;
+    char message[RELAY_ERR_MESSAGE_MAX];
 } relay_event;
 
 #endif

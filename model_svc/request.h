@@ -11,6 +11,7 @@
 #include "common/arena.h"
 #include "common/clock.h"
 #include "kernels/kernels.h"
+#include "model_svc/constraint/constraint_cache.h"
 #include "model_svc/token_repeats.h"
 
 enum {
@@ -56,6 +57,8 @@ typedef struct relay_request {
     uint32_t n_allowed_words;
     const uint32_t *wanted_ids; // whose logprobs are told with every token
     uint32_t n_wanted_ids;
+
+    relay_constraint_handle *constraint; // a reference; NULL where the output is free
 
     uint32_t max_new_tokens; // >= 1; the output's length where it ends, resumed ids included
     uint32_t min_new_tokens; // ids that end an answer are masked before

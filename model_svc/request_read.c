@@ -115,7 +115,6 @@ static relay_code refuse_unsupported_sampling(const Relay__V1__SamplingParams *s
     if (s->n_logit_bias != 0) return unsupported(e, "sampling.logit_bias");
     if (s->n_allowed_token_ids != 0) return unsupported(e, "sampling.allowed_token_ids");
     if (s->n_banned_token_ids != 0) return unsupported(e, "sampling.banned_token_ids");
-    if (s->constraint != NULL) return unsupported(e, "sampling.constraint");
     if (s->has_penalty_window && s->penalty_window != 0) return unsupported(e, "sampling.penalty_window");
     if (s->has_top_n_sigma && s->top_n_sigma != 0) return unsupported(e, "sampling.top_n_sigma");
     if (s->has_xtc_probability && s->xtc_probability != 0) return unsupported(e, "sampling.xtc_probability");
@@ -133,6 +132,61 @@ static uint64_t random_seed(void) {
     uint64_t seed;
     relay_ident_random(&seed, sizeof seed);
     return seed % SEED_END;
+}
+
+static relay_constraint_text text_of(ProtobufCBinaryData d) {
+    return (relay_constraint_text){.bytes = (const char *)d.data, .len = d.len};
+}
+
+static relay_code get_constraint(relay_request *r, const relay_constraint_spec *spec, const relay_request_rules *rules,
+                                 relay_err *e) {
+    relay_code code = relay_constraint_cache_get(rules->constraints, spec, &r->constraint, e);
+    if (code != RELAY_OK || relay_constraint_handle_state(r->constraint) != RELAY_CONSTRAINT_FAILED) return code;
+    if (e != NULL) *e = *relay_constraint_handle_error(r->constraint);
+    return relay_constraint_handle_error(r->constraint)->code;
+}
+
+// What is wrong with a constraint's text is found while it is compiled, which may be later: the request ends then.
+static relay_code read_constraint(relay_request *r, const Relay__V1__Constraint *c, const relay_request_rules *rules,
+                                  relay_err *e) {
+    if (c == NULL) return RELAY_OK;
+    relay_constraint_spec spec = {0};
+    if (c->has_start_after) spec.start_after = text_of(c->start_after);
+    relay_constraint_text *choices = NULL;
+    switch (c->kind_case) {
+    case RELAY__V1__CONSTRAINT__KIND_JSON_SCHEMA:
+        spec.kind = RELAY_CONSTRAINT_JSON_SCHEMA;
+        spec.text = text_of(c->json_schema);
+        break;
+    case RELAY__V1__CONSTRAINT__KIND_REGEX:
+        spec.kind = RELAY_CONSTRAINT_REGEX;
+        spec.text = text_of(c->regex);
+        break;
+    case RELAY__V1__CONSTRAINT__KIND_GRAMMAR:
+        spec.kind = RELAY_CONSTRAINT_GRAMMAR;
+        spec.text = text_of(c->grammar);
+        break;
+    case RELAY__V1__CONSTRAINT__KIND_CHOICES:
+        spec.kind = RELAY_CONSTRAINT_CHOICES;
+        spec.n_choices = (uint32_t)c->choices->n_choice;
+        choices = relay_calloc(spec.n_choices + 1, sizeof choices[0]);
+        for (uint32_t i = 0; i < spec.n_choices; i++)
+            choices[i] = text_of(c->choices->choice[i]);
+        spec.choices = choices;
+        break;
+    case RELAY__V1__CONSTRAINT__KIND_ANY_JSON:
+        if (!c->any_json) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "sampling.constraint.any_json is false; allowed is true");
+        }
+        spec.kind = RELAY_CONSTRAINT_ANY_JSON;
+        break;
+    default:
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "sampling.constraint has none of json_schema, regex, grammar, choices and any_json");
+    }
+    relay_code code = get_constraint(r, &spec, rules, e);
+    free(choices);
+    return code;
 }
 
 static relay_code read_sampling(relay_request *r, const Relay__V1__SamplingParams *s, const relay_request_rules *rules,
@@ -166,6 +220,8 @@ static relay_code read_sampling(relay_request *r, const Relay__V1__SamplingParam
         }
         p->seed = s->seed;
     }
+    code = read_constraint(r, s->constraint, rules, e);
+    if (code != RELAY_OK) return code;
     return refuse_unsupported_sampling(s, e);
 }
 
@@ -351,4 +407,6 @@ relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateToken
 
 void relay_request_fini(relay_request *r) {
     relay_arena_fini(&r->arena);
+    relay_constraint_handle_release(r->constraint);
+    r->constraint = NULL;
 }

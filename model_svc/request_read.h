@@ -17,8 +17,9 @@ typedef struct relay_request_rules {
     uint32_t max_context;    // positions of one sequence
     const uint32_t *eos_ids; // ascending; borrowed, outlives every request
     uint32_t n_eos_ids;
-    const uint8_t *fingerprint;   // [RELAY_FINGERPRINT_BYTES] of the vocabulary; borrowed likewise
-    relay_sample_params defaults; // of the fields that a client may leave unset
+    const uint8_t *fingerprint;          // [RELAY_FINGERPRINT_BYTES] of the vocabulary; borrowed likewise
+    relay_constraint_cache *constraints; // borrowed likewise; never NULL
+    relay_sample_params defaults;        // of the fields that a client may leave unset
 } relay_request_rules;
 
 // Reads a message into *out, with its own copy of everything. Text fields have been checked to be UTF-8, enum values to

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model_svc/scheduler_internal.h"
+#include "model_svc/sequence_constraint.h"
 
 // ---- Lists
 
@@ -186,6 +187,21 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
                         });
 }
 
+// Its constraint could not be compiled.
+static void end_unconstrained(relay_scheduler *s, relay_sequence *q) {
+    const relay_err *why = relay_constraint_handle_error(q->request->constraint);
+    relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step + 1, .code = why->code};
+    memcpy(ev.message, why->message, sizeof ev.message);
+    relay_scheduler_end(s, q, &ev);
+}
+
+void relay_scheduler_settle_constraints(relay_scheduler *s) {
+    for (relay_sequence *q = s->waiting.head, *next; q != NULL; q = next) {
+        next = q->next;
+        if (relay_sequence_constraint_has_failed(q)) end_unconstrained(s, q);
+    }
+}
+
 void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint64_t arrival, relay_mono_us now) {
     RELAY_ASSERT(id < s->opts.max_sequences && s->sequences[id].state == RELAY_SEQUENCE_NONE);
     relay_sequence *q = &s->sequences[id];
@@ -198,6 +214,10 @@ void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint
         return;
     }
     relay_scheduler_enter_waiting(s, q);
+    if (relay_sequence_constraint_has_failed(q)) {
+        end_unconstrained(s, q);
+        return;
+    }
     if (r->deadline < s->next_expiry) s->next_expiry = r->deadline;
     if (r->time_limit_at < s->next_expiry) s->next_expiry = r->time_limit_at;
 }

@@ -72,6 +72,8 @@ void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint
 // Ends it with CANCELLED and frees its blocks; nothing where the id is free.
 void relay_scheduler_cancel(relay_scheduler *s, uint32_t id, relay_mono_us now);
 void relay_scheduler_add_credit(relay_scheduler *s, uint32_t id, uint32_t tokens);
+// Ends those whose constraint could not be compiled.
+void relay_scheduler_settle_constraints(relay_scheduler *s);
 // Ends those whose deadline or time limit has come.
 void relay_scheduler_expire(relay_scheduler *s, relay_mono_us now);
 // No expire() is needed before then; RELAY_NEVER_US.

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model_svc/scheduler_internal.h"
+#include "model_svc/sequence_constraint.h"
 
 // ---- Who gets rows
 
@@ -137,8 +138,23 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
     return true;
 }
 
+// There was no id to draw.
+static void end_cornered(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
+    relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step};
+    ev.code = relay_sequence_constraint_why(q, ev.message, sizeof ev.message);
+    if (ev.code == RELAY_OK) {
+        relay_scheduler_finish(s, q, RELAY_FINISH_CONSTRAINT_DONE, 0, s->step, now);
+    } else {
+        relay_scheduler_end(s, q, &ev);
+    }
+}
+
 // `q` has its next id, or none that means anything.
 static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result, relay_mono_us now) {
+    if (q->request->constraint != NULL && q->lane->is_cornered) {
+        end_cornered(s, q, now);
+        return;
+    }
     if (!result->is_finite) {
         relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step, .code = RELAY_INTERNAL};
         snprintf(ev.message, sizeof ev.message, "the model gave no finite logits for position %u", q->n_tokens);

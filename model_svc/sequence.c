@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/status.h"
+#include "model_svc/sequence_constraint.h"
 
 void relay_lane_init(relay_lane *l, uint32_t index, uint32_t max_tokens, uint32_t max_different, uint32_t n_groups) {
     *l = (relay_lane){.counts_begin = (uint64_t)index * max_different};
@@ -86,6 +87,7 @@ relay_lane *relay_sequence_leave(relay_sequence *s) {
     if (lane != NULL) {
         relay_token_counts_clear(&lane->counts);
         relay_token_repeats_clear(&lane->repeats);
+        lane->matcher = (relay_matcher){0};
     }
     return lane;
 }
@@ -133,7 +135,7 @@ static bool ends_with_stop_sequence(const relay_sequence *s, uint32_t *index) {
     return false;
 }
 
-relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_tokens, uint32_t *cause) {
+relay_finish relay_sequence_check_end(relay_sequence *s, uint32_t max_tokens, uint32_t *cause) {
     const relay_request *r = s->request;
     uint32_t n_output = relay_sequence_output(s);
     if (n_output == 0) return RELAY_FINISH_NONE;
@@ -145,6 +147,9 @@ relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_toke
         if (ends_with_stop_sequence(s, cause)) return RELAY_FINISH_STOP_SEQUENCE;
     }
     *cause = 0;
+    if (r->constraint != NULL && s->lane != NULL && relay_sequence_constraint_is_over(s)) {
+        return RELAY_FINISH_CONSTRAINT_DONE;
+    }
     if (n_output >= r->max_new_tokens) return RELAY_FINISH_MAX_NEW_TOKENS;
     if (s->n_tokens >= max_tokens) return RELAY_FINISH_CONTEXT_FULL;
     return RELAY_FINISH_NONE;
@@ -194,12 +199,16 @@ static void put_all_masked(relay_sequence *s, relay_step *step, relay_sample_par
     RELAY_ASSERT(step->n_masked <= step->limits.max_masked);
     p->n_masked = step->n_masked - p->masked_begin;
     p->allowed_begin = step->n_allowed;
-    p->n_allowed_words = r->n_allowed_words;
-    RELAY_ASSERT(r->n_allowed_words <= step->limits.max_allowed - step->n_allowed);
-    if (r->n_allowed_words != 0) {
+    p->n_allowed_words = r->constraint == NULL ? r->n_allowed_words
+                                               : relay_constraint_n_words(relay_constraint_handle_get(r->constraint));
+    RELAY_ASSERT(p->n_allowed_words <= step->limits.max_allowed - step->n_allowed);
+    if (r->constraint != NULL) {
+        relay_sequence_constrain(s, relay_step_allowed(step) + step->n_allowed, p->n_allowed_words,
+                                 relay_step_masked(step) + p->masked_begin, p->n_masked);
+    } else if (r->n_allowed_words != 0) {
         memcpy(relay_step_allowed(step) + step->n_allowed, r->allowed, r->n_allowed_words * sizeof r->allowed[0]);
     }
-    step->n_allowed += r->n_allowed_words;
+    step->n_allowed += p->n_allowed_words;
 }
 
 static void put_wanted(const relay_request *r, relay_step *step, relay_sample_params *p) {

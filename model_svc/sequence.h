@@ -33,6 +33,10 @@ typedef struct relay_lane {
     relay_token_counts counts;             // kept where a penalty is on
     uint64_t counts_begin;                 // of this lane among the resident counts
     relay_token_repeats repeats;           // kept where DRY or no_repeat_ngram_size is on
+    relay_matcher matcher;                 // of the output, under a constraint; of zeros it is to begin again
+    bool is_complete;                      // under a constraint, at the last draw: the output may end there,
+    bool is_cornered;                      // no id could be drawn,
+    bool constraint_fits;                  // and the constraint's memory held it
 } relay_lane;
 
 // Lane `index` of a scheduler's, for sequences of `max_tokens` ids, `max_different` different ones.
@@ -89,17 +93,19 @@ static inline uint32_t relay_sequence_output(const relay_sequence *s) {
 static inline uint32_t relay_sequence_drawn(const relay_sequence *s) {
     return s->n_tokens - s->request->n_tokens;
 }
-// Out of credit: it gets no rows until there is more.
+// Out of credit, or its constraint is being compiled: it gets no rows until there is more.
 static inline bool relay_sequence_is_paused(const relay_sequence *s) {
+    const relay_constraint_handle *c = s->request->constraint;
+    if (c != NULL && relay_constraint_handle_state(c) == RELAY_CONSTRAINT_COMPILING) return true;
     return s->credit != RELAY_UNLIMITED_CREDIT && relay_sequence_drawn(s) >= s->credit;
 }
 void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
 void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
 
-// Whether the answer ends with its last id, where it has one: end of answer, stop id, stop sequence, max_new_tokens,
-// context (in this order; the first that holds is the reason). *cause is the id for the first two, the sequence's index
-// for the third.
-relay_finish relay_sequence_check_end(const relay_sequence *s, uint32_t max_tokens, uint32_t *cause);
+// Whether the answer ends with its last id, where it has one: end of answer, stop id, stop sequence, complete
+// under its constraint, max_new_tokens, context (in this order; the first that holds is the reason). *cause is the id
+// for the first two, the sequence's index for the third.
+relay_finish relay_sequence_check_end(relay_sequence *s, uint32_t max_tokens, uint32_t *cause);
 
 // Appends what the draw of the next id needs to the step: parameters, changed counts, biases, masks. `row` is the
 // step's row that is sampled.

@@ -214,6 +214,10 @@ static relay_sample_params default_sampling(const relay_model_info *info) {
     };
 }
 
+static void on_constraint_settled(void *engine) {
+    relay_engine_settle_constraints(engine);
+}
+
 void relay_model_service_serve(relay_model_service *s, relay_engine *engine, const relay_model_info *info,
                                const relay_vocab *vocab, const char *backend) {
     relay_serving *v = &s->serving;
@@ -224,6 +228,8 @@ void relay_model_service_serve(relay_model_service *s, relay_engine *engine, con
         .fingerprint = relay_vocab_fingerprint(vocab),
         .defaults = default_sampling(info),
     };
+    s->constraints = relay_constraint_cache_create(vocab, info->vocab_size, on_constraint_settled, engine);
+    v->rules.constraints = s->constraints;
     v->rules.eos_ids = relay_vocab_eos(vocab, &v->rules.n_eos_ids);
     relay_model_info_message(v);
     atomic_store_explicit(&s->is_serving, true, memory_order_release);
@@ -245,6 +251,7 @@ void relay_model_service_destroy(relay_model_service *s) {
     pthread_mutex_unlock(&s->sessions_lock);
     pthread_join(s->ticker, NULL);
     RELAY_ASSERT(s->answers == NULL && s->sessions == NULL);
+    relay_constraint_cache_destroy(s->constraints);
     pthread_cond_destroy(&s->wake_ticker);
     pthread_mutex_destroy(&s->sessions_lock);
     pthread_mutex_destroy(&s->answers_lock);

@@ -51,6 +51,8 @@ struct relay_model_service {
     atomic_bool is_serving, is_draining;
     char pod[RELAY_POD_NAME_BYTES];
 
+    relay_constraint_cache *constraints; // made when serving begins
+
     pthread_mutex_t answers_lock;
     relay_answer *answers;
 

@@ -6,12 +6,13 @@
 #include "common/vocab.h"
 #include "model_svc/request_read.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/model_svc/constraint/byte_vocab.h"
 
 enum { VOCAB = 300, CONTEXT = 40 };
 
 static const uint32_t eos_ids[] = {2, 9};
 static const uint8_t fingerprint[RELAY_FINGERPRINT_BYTES];
-static const relay_request_rules rules = {
+static relay_request_rules rules = {
     .vocab_size = VOCAB,
     .max_context = CONTEXT,
     .eos_ids = eos_ids,
@@ -40,7 +41,13 @@ static void check_request(const relay_request *r) {
     RELAY_ASSERT(strlen(r->request_id) <= RELAY_MAX_LABEL_BYTES && strlen(r->sequence_id) <= RELAY_MAX_LABEL_BYTES);
 }
 
+static void on_settled(void *arg) {
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (rules.constraints == NULL) {
+        rules.constraints = relay_constraint_cache_create(byte_vocab_create(), VOCAB, on_settled, NULL);
+    }
     Relay__V1__GenerateTokensRequest *m = relay__v1__generate_tokens_request__unpack(NULL, size, data);
     if (m == NULL) return 0;
     relay_err e;

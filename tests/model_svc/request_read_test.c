@@ -15,19 +15,18 @@
 #include "common/message.h"
 #include "common/vocab.h"
 #include "model_svc/request_read.h"
+#include "tests/model_svc/constraint/byte_vocab.h"
 
 enum { VOCAB = 1000, CONTEXT = 64 };
 
 static const uint32_t eos_ids[] = {2, 7};
 static const uint8_t fingerprint[RELAY_FINGERPRINT_BYTES] = {1, 2, 3};
 
-static const relay_request_rules rules = {
-    .vocab_size = VOCAB,
-    .max_context = CONTEXT,
-    .eos_ids = eos_ids,
-    .n_eos_ids = 2,
-    .fingerprint = fingerprint,
-    .defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+static relay_request_rules rules = {
+    // the cache of constraints is made in main
+    .vocab_size = VOCAB,        .max_context = CONTEXT,
+    .eos_ids = eos_ids,         .n_eos_ids = 2,
+    .fingerprint = fingerprint, .defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
 };
 
 // A request with every part there and everything off.
@@ -145,7 +144,7 @@ static const field_case sampling_fields[] = {
     FIELD("logit_bias", REFUSED, 0),
     FIELD("allowed_token_ids", REFUSED, 3),
     FIELD("banned_token_ids", REFUSED, 3),
-    FIELD("constraint", REFUSED, 0),
+    FIELD("constraint", CHECKED, 0), // read by the_kinds_of_constraint_are_read
     FIELD_WITH_OFF("penalty_window", 5, 0),
     FIELD_WITH_OFF("top_n_sigma", 1, 0),
     FIELD_WITH_OFF("xtc_probability", 0.5, 0),
@@ -572,7 +571,58 @@ static void stop_ids_are_sorted_and_each_there_once(void **state) {
     relay_request_fini(&request);
 }
 
+static void on_settled(void *arg) {
+}
+
+static relay_code read_constraint(Relay__V1__Constraint *c, relay_request *out, relay_err *e) {
+    whole_request r;
+    whole_request_init(&r);
+    r.sampling.constraint = c;
+    return relay_request_read(out, &r.message, &rules, e);
+}
+
+static void the_kinds_of_constraint_are_read(void **state) {
+    ProtobufCBinaryData choices[] = {relay_message_text("a"), relay_message_text("b")};
+    Relay__V1__Choices list = RELAY__V1__CHOICES__INIT;
+    list.n_choice = 2;
+    list.choice = choices;
+    Relay__V1__Constraint kinds[6];
+    for (int i = 0; i < 6; i++)
+        relay__v1__constraint__init(&kinds[i]);
+    kinds[0].kind_case = RELAY__V1__CONSTRAINT__KIND_JSON_SCHEMA;
+    kinds[0].json_schema = relay_message_text("{}");
+    kinds[1].kind_case = RELAY__V1__CONSTRAINT__KIND_REGEX;
+    kinds[1].regex = relay_message_text("{}");
+    kinds[2].kind_case = RELAY__V1__CONSTRAINT__KIND_GRAMMAR;
+    kinds[2].grammar = relay_message_text("root ::= \"a\"");
+    kinds[3].kind_case = RELAY__V1__CONSTRAINT__KIND_CHOICES;
+    kinds[3].choices = &list;
+    kinds[4].kind_case = RELAY__V1__CONSTRAINT__KIND_ANY_JSON;
+    kinds[4].any_json = 1;
+    kinds[5] = kinds[4];
+    RELAY_SET(&kinds[5], start_after, relay_message_text("x"));
+    relay_request requests[6], again;
+    relay_err e;
+    for (int i = 0; i < 6; i++) {
+        if (read_constraint(&kinds[i], &requests[i], &e) != RELAY_OK) fail_msg("kind %d: %s", i, e.message);
+        assert_non_null(requests[i].constraint);
+        for (int k = 0; k < i; k++)
+            assert_ptr_not_equal(requests[i].constraint, requests[k].constraint);
+    }
+    assert_int_equal(read_constraint(&kinds[0], &again, &e), RELAY_OK);
+    assert_ptr_equal(again.constraint, requests[0].constraint); // by its text
+    relay_request_fini(&again);
+    for (int i = 0; i < 6; i++)
+        relay_request_fini(&requests[i]);
+
+    kinds[4].any_json = 0;
+    assert_int_equal(read_constraint(&kinds[4], &again, &e), RELAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.message, "sampling.constraint.any_json is false"));
+}
+
 int main(void) {
+    relay_vocab *vocab = byte_vocab_create();
+    rules.constraints = relay_constraint_cache_create(vocab, VOCAB, on_settled, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_salt_reaches_another_tenant),
         cmocka_unit_test(every_field_has_an_effect_or_is_refused),
@@ -584,6 +634,10 @@ int main(void) {
         cmocka_unit_test(another_vocabulary_is_refused_with_both_fingerprints),
         cmocka_unit_test(what_is_unset_is_the_models_default),
         cmocka_unit_test(stop_ids_are_sorted_and_each_there_once),
+        cmocka_unit_test(the_kinds_of_constraint_are_read),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    relay_constraint_cache_destroy(rules.constraints);
+    relay_vocab_destroy(vocab);
+    return failed;
 }
