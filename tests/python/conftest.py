@@ -30,15 +30,15 @@ def run(*command, check=True, **kwargs):
 
 
 class Service:
-    """One of the two services in a process of its own, on ports the system picks."""
+    """One of the two services in a process of its own, on ports the system picks unless an address is given."""
 
-    def __init__(self, program, *flags):
+    def __init__(self, program, *flags, listen="127.0.0.1:0"):
         self.folder = tempfile.TemporaryDirectory()
         ports = pathlib.Path(self.folder.name) / "ports"
         self.log_path = pathlib.Path(self.folder.name) / "log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [str(program), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--port-file", str(ports)]
+                [str(program), "--listen", listen, "--admin-listen", "127.0.0.1:0", "--port-file", str(ports)]
                 + [str(f) for f in flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not ports.exists():
