@@ -1,0 +1,101 @@
+// The words that were seen lately, with their tokens: nine of ten words of any text are among them.
+//
+// A word of at most 15 bytes is a key of 16 with its length in the last, compared at once; one of at most 31 is a key
+// of
+// 32. Up to three (seven) ids lie in the slot itself, so that a hit is one cache line; more lie in a list beside it.
+// The tables begin small, double while they fill, and then replace. One thread's; bounded by RELAY_BPE_CACHE_MAX_BYTES.
+#ifndef RELAY_TOKENIZER_SVC_BPE_CACHE_H
+#define RELAY_TOKENIZER_SVC_BPE_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    RELAY_BPE_SHORT_WORD = 15, // bytes
+    RELAY_BPE_LONG_WORD = 31,
+    RELAY_BPE_SHORT_IDS = 3,
+    RELAY_BPE_LONG_IDS = 7,
+    RELAY_BPE_CACHE_MAX_BYTES = 10 << 20,
+};
+
+typedef struct relay_bpe_key {
+    uint64_t head, tail;
+} relay_bpe_key;
+
+typedef struct relay_bpe_short_slot {
+    relay_bpe_key key; // all zero: free
+    uint32_t id[RELAY_BPE_SHORT_IDS];
+    uint32_t n; // more than fit: id[0] is where they begin in the list
+} relay_bpe_short_slot;
+
+typedef struct relay_bpe_long_slot {
+    relay_bpe_key key[2];
+    uint32_t id[RELAY_BPE_LONG_IDS];
+    uint32_t n;
+} relay_bpe_long_slot;
+
+_Static_assert(sizeof(relay_bpe_short_slot) == 32 && sizeof(relay_bpe_long_slot) == 64, "parts of a cache line");
+
+typedef struct relay_bpe_cache {
+    relay_bpe_short_slot *shorts; // [2^short_bits] in sets of two
+    relay_bpe_long_slot *longs;   // [2^long_bits]
+    uint32_t short_bits, long_bits;
+    uint32_t n_shorts, n_longs; // added since the last growth
+    uint32_t *list;             // ids that do not fit into slots
+    uint32_t n_list, list_cap;
+} relay_bpe_cache;
+
+void relay_bpe_cache_init(relay_bpe_cache *c);
+void relay_bpe_cache_fini(relay_bpe_cache *c);
+
+// The key of up to 15 bytes; `kind` < 16 tells apart keys of the same bytes. room: bytes that may be read at `word`.
+static inline relay_bpe_key relay_bpe_key_of(const char *word, size_t len, size_t room, uint32_t kind) {
+    relay_bpe_key k = {0, 0};
+    if (room >= sizeof k) {
+        memcpy(&k, word, sizeof k);
+        uint64_t keep = ~UINT64_C(0) >> (-(8 * len) & 63); // of the half that the word ends in, little-endian
+        if (len > 8) {
+            k.tail &= keep;
+        } else {
+            k.tail = 0;
+            k.head &= keep;
+        }
+    } else {
+        memcpy(&k, word, len);
+    }
+    k.tail |= (uint64_t)(len << 4 | kind) << 56;
+    return k;
+}
+
+static inline uint64_t relay_bpe_key_hash(relay_bpe_key k) {
+    uint64_t h = (k.head ^ (k.tail << 31 | k.tail >> 33)) * UINT64_C(0x9E3779B97F4A7C15);
+    h ^= h >> 29 ^ k.tail;
+    return h * UINT64_C(0xD6E8FEB86659FD93);
+}
+
+static inline relay_bpe_short_slot *relay_bpe_cache_short_set(const relay_bpe_cache *c, relay_bpe_key k) {
+    return &c->shorts[relay_bpe_key_hash(k) >> (64 - c->short_bits) & ~UINT64_C(1)];
+}
+
+static inline bool relay_bpe_key_equal(relay_bpe_key a, relay_bpe_key b) {
+    return ((a.head ^ b.head) | (a.tail ^ b.tail)) == 0;
+}
+
+// NULL if it is not there.
+static inline const relay_bpe_short_slot *relay_bpe_cache_find_short(const relay_bpe_short_slot *set, relay_bpe_key k) {
+    if (relay_bpe_key_equal(set[0].key, k)) return &set[0];
+    if (relay_bpe_key_equal(set[1].key, k)) return &set[1];
+    return NULL;
+}
+
+// Of words of 16 to 31 bytes.
+void relay_bpe_long_key_of(const char *word, size_t len, uint32_t kind, relay_bpe_key k[2]);
+const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]);
+
+// Remembers the ids, n > 0, of a word that is not there.
+void relay_bpe_cache_add_short(relay_bpe_cache *c, relay_bpe_key k, const uint32_t *ids, uint32_t n);
+void relay_bpe_cache_add_long(relay_bpe_cache *c, const relay_bpe_key k[2], const uint32_t *ids, uint32_t n);
+
+#endif
