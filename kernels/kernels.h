@@ -56,6 +56,11 @@ typedef struct relay_rows {
         *d_block_ids; // position p of the sequence lies in block d_block_ids[table_begin + p / 16], slot p % 16
 } relay_rows;
 
+// One block becomes as another of its pool.
+typedef struct relay_kv_block_copy {
+    uint32_t from, to;
+} relay_kv_block_copy;
+
 typedef struct relay_matmul_job {
     const relay_weight *w; // [n_out, n_in]
     const float *d_bias;   // [n_out] or NULL
@@ -210,6 +215,9 @@ typedef struct relay_kernels {
     // Writes the rows' keys and values into the cache.                [n_rows, n_kv_heads, head_dim] each
     void (*kv_store)(relay_device *d, const relay_kv_pool *pool, uint32_t layer, const float *d_k, const float *d_v,
                      const relay_rows *rows);
+    // Block d_copies[i].to holds what d_copies[i].from does, of all layers. No block is written that another copy
+    // names.
+    void (*kv_copy)(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *d_copies, uint32_t n_copies);
     // Causal attention over the cache, the rows' own positions included; query head h reads KV head h / (n_heads /
     // n_kv_heads). d_q, d_out: [n_rows, n_heads, head_dim]; scale is usually 1 / sqrt(head_dim)
     void (*attention)(relay_device *d, float *d_out, const float *d_q, const relay_kv_pool *pool, uint32_t layer,

@@ -20,69 +20,89 @@ relay_answer *relay_answer_create(void) {
 
 void relay_answer_destroy(relay_answer *a) {
     if (a == NULL) return;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        relay_answer_part *p = &a->parts[i];
+        free(p->token_ids);
+        free(p->logprobs);
+        free(p->top_ids);
+        free(p->top_logprobs);
+        free(p->tops);
+        free(p->top_pointers);
+    }
+    free(a->parts);
     relay_request_fini(&a->request);
-    free(a->token_ids);
-    free(a->logprobs);
-    free(a->top_ids);
-    free(a->top_logprobs);
-    free(a->tops);
-    free(a->top_pointers);
     free(a);
+}
+
+void relay_answer_prepare(relay_answer *a) {
+    a->n_parts = a->request.n_sequences;
+    a->parts = relay_calloc(a->n_parts, sizeof a->parts[0]);
+    for (uint32_t i = 0; i < a->n_parts; i++)
+        a->parts[i].index = a->request.sampling.sequence_index + i;
 }
 
 static bool has_logprobs(const relay_answer *a) {
     return a->request.sampling.logprob_mode != RELAY_LOGPROB_NONE;
 }
 
-static void grow(relay_answer *a) {
+static void grow(const relay_answer *a, relay_answer_part *p) {
     // A stream tells every step, so that a few are enough; what is told only at its end doubles.
-    a->cap = a->cap == 0 ? 4 : 2 * a->cap;
-    uint64_t n = a->cap, n_top = a->request.sampling.n_top;
-    a->token_ids = relay_realloc(a->token_ids, n * sizeof *a->token_ids);
+    p->cap = p->cap == 0 ? 4 : 2 * p->cap;
+    uint64_t n = p->cap, n_top = a->request.sampling.n_top;
+    p->token_ids = relay_realloc(p->token_ids, n * sizeof *p->token_ids);
     if (!has_logprobs(a)) return;
-    a->logprobs = relay_realloc(a->logprobs, n * sizeof *a->logprobs);
+    p->logprobs = relay_realloc(p->logprobs, n * sizeof *p->logprobs);
     if (n_top == 0) return;
-    a->top_ids = relay_realloc(a->top_ids, n * n_top * sizeof *a->top_ids);
-    a->top_logprobs = relay_realloc(a->top_logprobs, n * n_top * sizeof *a->top_logprobs);
-    a->tops = relay_realloc(a->tops, n * sizeof *a->tops);
-    a->top_pointers = relay_realloc(a->top_pointers, n * sizeof *a->top_pointers);
+    p->top_ids = relay_realloc(p->top_ids, n * n_top * sizeof *p->top_ids);
+    p->top_logprobs = relay_realloc(p->top_logprobs, n * n_top * sizeof *p->top_logprobs);
+    p->tops = relay_realloc(p->tops, n * sizeof *p->tops);
+    p->top_pointers = relay_realloc(p->top_pointers, n * sizeof *p->top_pointers);
 }
 
-static void note_token(relay_answer *a, const relay_sample_result *sample) {
+static void note_token(relay_answer *a, relay_answer_part *p, const relay_sample_result *sample) {
     if (a->first_token_at == 0) a->first_token_at = relay_mono_now();
-    if (a->n_tokens == a->cap) grow(a);
-    uint32_t i = a->n_tokens++;
-    a->token_ids[i] = sample->token_id;
+    if (p->n_tokens == p->cap) grow(a, p);
+    uint32_t i = p->n_tokens++;
+    p->token_ids[i] = sample->token_id;
     if (!has_logprobs(a)) return;
-    a->logprobs[i] = sample->logprob;
+    p->logprobs[i] = sample->logprob;
     uint32_t n_top = a->request.sampling.n_top;
     if (n_top == 0) return;
-    memcpy(a->top_ids + (size_t)i * n_top, sample->top_ids, sample->n_top * sizeof *a->top_ids);
-    memcpy(a->top_logprobs + (size_t)i * n_top, sample->top_logprobs, sample->n_top * sizeof *a->top_logprobs);
-    Relay__V1__TopLogprobs *top = &a->tops[i];
+    memcpy(p->top_ids + (size_t)i * n_top, sample->top_ids, sample->n_top * sizeof *p->top_ids);
+    memcpy(p->top_logprobs + (size_t)i * n_top, sample->top_logprobs, sample->n_top * sizeof *p->top_logprobs);
+    Relay__V1__TopLogprobs *top = &p->tops[i];
     relay__v1__top_logprobs__init(top);
     top->n_token_ids = top->n_logprobs = sample->n_top;
     RELAY_SET(top, chosen_rank, sample->rank);
 }
 
 void relay_answer_note(relay_answer *a, const relay_event *event) {
+    relay_answer_part *p = &a->parts[event->index - a->parts[0].index];
     switch (event->kind) {
     case RELAY_EVENT_STARTED:
+        // The first one computes the prompt; the others find what it made.
+        if (!a->is_started) a->cached_tokens = event->cached_tokens;
         a->is_started = true;
-        a->cached_tokens = event->cached_tokens;
         break;
     case RELAY_EVENT_TOKEN:
-        note_token(a, &event->sample);
+        note_token(a, p, &event->sample);
         break;
     case RELAY_EVENT_FINISHED:
+        p->is_finished = true;
+        p->finish = *event;
+        a->output_tokens += event->output_tokens;
+        a->preemptions += event->preemptions;
+        break;
     case RELAY_EVENT_FAILED:
+        break;
+    }
+    if (event->is_last) {
         a->is_ended = true;
         a->end = *event;
-        break;
     }
 }
 
-static void put_started(relay_answer *a, const char *pod) {
+static void put_started(relay_answer *a, relay_answer_part *p, const char *pod) {
     Relay__V1__TokensStarted *s = &a->started;
     relay__v1__tokens_started__init(s);
     RELAY_SET(s, prompt_tokens, a->request.n_prompt);
@@ -90,41 +110,41 @@ static void put_started(relay_answer *a, const char *pod) {
     RELAY_SET(s, seed, a->request.sampling.seed);
     RELAY_SET(s, pod, relay_message_text(pod));
     RELAY_SET(s, server_request_id, relay_message_text(a->server_request_id));
-    a->response.started = s;
+    p->response.started = s;
     a->is_started_told = true;
 }
 
-static void put_tokens(relay_answer *a) {
-    Relay__V1__GenerateTokensResponse *r = &a->response;
-    r->n_token_ids = a->n_tokens;
-    r->token_ids = a->token_ids;
+static void put_tokens(const relay_answer *a, relay_answer_part *p) {
+    Relay__V1__GenerateTokensResponse *r = &p->response;
+    r->n_token_ids = p->n_tokens;
+    r->token_ids = p->token_ids;
     if (has_logprobs(a)) {
-        r->n_logprobs = a->n_tokens;
-        r->logprobs = a->logprobs;
+        r->n_logprobs = p->n_tokens;
+        r->logprobs = p->logprobs;
     }
     uint32_t n_top = a->request.sampling.n_top;
     if (n_top != 0) {
         // Pointers only here: the arrays may have moved since the tokens were noted.
-        for (uint32_t i = 0; i < a->n_tokens; i++) {
-            a->tops[i].token_ids = a->top_ids + (size_t)i * n_top;
-            a->tops[i].logprobs = a->top_logprobs + (size_t)i * n_top;
-            a->top_pointers[i] = &a->tops[i];
+        for (uint32_t i = 0; i < p->n_tokens; i++) {
+            p->tops[i].token_ids = p->top_ids + (size_t)i * n_top;
+            p->tops[i].logprobs = p->top_logprobs + (size_t)i * n_top;
+            p->top_pointers[i] = &p->tops[i];
         }
-        r->n_top_logprobs = a->n_tokens;
-        r->top_logprobs = a->top_pointers;
+        r->n_top_logprobs = p->n_tokens;
+        r->top_logprobs = p->top_pointers;
     }
-    a->n_tokens = 0;
+    p->n_tokens = 0;
 }
 
-static void put_finished(relay_answer *a) {
-    const relay_event *end = &a->end;
-    Relay__V1__TokensFinished *f = &a->finished;
+static void put_finished(relay_answer_part *p) {
+    const relay_event *end = &p->finish;
+    Relay__V1__TokensFinished *f = &p->finished;
     relay__v1__tokens_finished__init(f);
-    relay__v1__request_timings__init(&a->timings);
-    RELAY_SET(&a->timings, queue_us, end->queue_us);
-    RELAY_SET(&a->timings, prefill_us, end->prefill_us);
-    RELAY_SET(&a->timings, decode_us, end->decode_us);
-    f->timings = &a->timings;
+    relay__v1__request_timings__init(&p->timings);
+    RELAY_SET(&p->timings, queue_us, end->queue_us);
+    RELAY_SET(&p->timings, prefill_us, end->prefill_us);
+    RELAY_SET(&p->timings, decode_us, end->decode_us);
+    f->timings = &p->timings;
     RELAY_SET(f, reason, (Relay__V1__FinishReason)end->finish);
     RELAY_SET(f, output_tokens, end->output_tokens);
     RELAY_SET(f, preemptions, end->preemptions);
@@ -135,19 +155,21 @@ static void put_finished(relay_answer *a) {
         f->cause_case = RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_SEQUENCE_INDEX;
         f->stop_sequence_index = end->stop_cause;
     }
-    a->response.finished = f;
+    p->response.finished = f;
+    p->is_finished_told = true;
 }
 
-Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, const char *pod) {
-    bool is_finished = a->is_ended && a->end.kind == RELAY_EVENT_FINISHED;
-    if (a->request.is_final_only && !is_finished) return NULL;
-    bool tells_start = !a->is_started_told && (a->is_started || is_finished);
-    if (!tells_start && a->n_tokens == 0 && !is_finished) return NULL;
-    relay__v1__generate_tokens_response__init(&a->response);
-    if (tells_start) put_started(a, pod);
-    if (a->n_tokens != 0) put_tokens(a);
-    if (is_finished) put_finished(a);
-    return &a->response;
+Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, const char *pod) {
+    bool tells_finish = p->is_finished && !p->is_finished_told;
+    if (a->request.is_final_only && !tells_finish) return NULL;
+    bool tells_start = !a->is_started_told && (a->is_started || tells_finish);
+    if (!tells_start && p->n_tokens == 0 && !tells_finish) return NULL;
+    relay__v1__generate_tokens_response__init(&p->response);
+    RELAY_SET(&p->response, index, p->index);
+    if (tells_start) put_started(a, p, pod);
+    if (p->n_tokens != 0) put_tokens(a, p);
+    if (tells_finish) put_finished(p);
+    return &p->response;
 }
 
 static const char *end_name(const relay_event *end) {
@@ -166,6 +188,6 @@ void relay_answer_log_end(const relay_answer *a) {
               "request_id=%s sequence_id=%s tenant=%s trace_id=%s prompt_tokens=%u resumed_tokens=%u output_tokens=%u "
               "cached_tokens=%u queue_ms=%.1f ttft_ms=%.1f total_ms=%.1f preemptions=%u finish=%s",
               r->request_id, r->sequence_id, r->tenant, a->trace_id, r->n_prompt, r->n_tokens - r->n_prompt,
-              end->output_tokens, a->cached_tokens, (double)end->queue_us / 1000, ttft_ms,
-              (double)(relay_mono_now() - r->received_at) / 1000, end->preemptions, end_name(end));
+              a->output_tokens, a->cached_tokens, (double)end->queue_us / 1000, ttft_ms,
+              (double)(relay_mono_now() - r->received_at) / 1000, a->preemptions, end_name(end));
 }

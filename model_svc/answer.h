@@ -1,4 +1,5 @@
-// One request on its way through the service: from the engine's events to the messages that the client gets.
+// One request on its way through the service: from the engine's events to the messages that the client gets. A request
+// for several answers has a part for each.
 //
 // Made by the thread that takes the request (a queue thread), then owned by the publisher thread, which notes events,
 // builds a message from what has been noted, and destroys it after its last event. Memory for a message lies in the
@@ -17,6 +18,27 @@ enum { RELAY_SERVER_REQUEST_ID_BYTES = 16 };
 
 typedef struct relay_answer_stream relay_answer_stream;
 
+// One of the answers that the request asks for.
+typedef struct relay_answer_part {
+    uint32_t index;
+    // Noted and not yet told. Arrays of `cap` tokens; those of top logprobs `sampling.n_top` times as long.
+    uint32_t n_tokens, cap;
+    uint32_t *token_ids;
+    float *logprobs;
+    uint32_t *top_ids;
+    float *top_logprobs;
+    Relay__V1__TopLogprobs *tops;
+    Relay__V1__TopLogprobs **top_pointers;
+    bool is_finished; // `finish` is its last event
+    bool is_finished_told;
+    relay_event finish;
+    // The message being built.
+    Relay__V1__GenerateTokensResponse response;
+    Relay__V1__TokensFinished finished;
+    Relay__V1__RequestTimings timings;
+    Relay__V1__SessionDelta delta;
+} relay_answer_part;
+
 typedef struct relay_answer {
     relay_request request; // its owner is this answer
     char server_request_id[2 * RELAY_SERVER_REQUEST_ID_BYTES + 1];
@@ -30,14 +52,6 @@ typedef struct relay_answer {
     struct relay_answer *next_in_bucket; // of a session, by stream key
     struct relay_answer *next_touched;   // of a stream, with something to tell
 
-    // Noted and not yet told. Arrays of `cap` tokens; those of top logprobs `sampling.n_top` times as long.
-    uint32_t n_tokens, cap;
-    uint32_t *token_ids;
-    float *logprobs;
-    uint32_t *top_ids;
-    float *top_logprobs;
-    Relay__V1__TopLogprobs *tops;
-    Relay__V1__TopLogprobs **top_pointers;
     uint32_t cached_tokens;
     bool is_started;      // the engine has admitted it
     bool is_started_told; // and the client knows
@@ -45,13 +59,12 @@ typedef struct relay_answer {
     bool is_ended; // `end` is its last event
     relay_event end;
     relay_mono_us first_token_at; // 0 before
+    uint32_t output_tokens;       // of all that have ended
+    uint32_t preemptions;         // likewise
 
-    // The message being built.
-    Relay__V1__GenerateTokensResponse response;
+    uint32_t n_parts;
+    relay_answer_part *parts; // [n_parts] by index, from request.sampling.sequence_index on
     Relay__V1__TokensStarted started;
-    Relay__V1__TokensFinished finished;
-    Relay__V1__RequestTimings timings;
-    Relay__V1__SessionDelta delta;
     Relay__V1__SessionError error;
 } relay_answer;
 
@@ -60,10 +73,12 @@ relay_answer *relay_answer_create(void);
 // Also frees the request. NULL is fine.
 void relay_answer_destroy(relay_answer *a);
 
+// Before the first note, once the request is filled in.
+void relay_answer_prepare(relay_answer *a);
 void relay_answer_note(relay_answer *a, const relay_event *event);
-// What has been noted as a message, valid until the next note; NULL where there is nothing to tell yet. It counts as
-// told. `pod` is borrowed.
-Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, const char *pod);
+// What has been noted of one part as a message, valid until the next note; NULL where there is nothing to tell yet. It
+// counts as told. `pod` is borrowed.
+Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, const char *pod);
 // One line for the log: counts and times, never tokens.
 void relay_answer_log_end(const relay_answer *a);
 

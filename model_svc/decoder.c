@@ -129,6 +129,10 @@ static void check_step(const relay_decoder *d, const relay_step *s) {
         for (uint32_t i = 0; i < s->n_block_ids[g]; i++) {
             RELAY_ASSERT(relay_step_block_ids(s, g)[i] < d->o.pools[g].n_blocks);
         }
+        for (uint32_t i = 0; i < s->n_copies[g]; i++) {
+            const relay_kv_block_copy *c = &relay_step_copies(s, g)[i];
+            RELAY_ASSERT(c->from < d->o.pools[g].n_blocks && c->to < d->o.pools[g].n_blocks);
+        }
     }
     for (uint32_t i = 0; i < s->n_samples; i++) {
         RELAY_ASSERT(relay_step_sample_rows(s)[i] < s->n_rows);
@@ -244,6 +248,11 @@ void relay_decoder_submit(relay_decoder *d, const relay_step *s) {
     upload_step(d, s);
     if (d->n_rows == 0) return;
 
+    for (uint32_t g = 0; g < d->o.n_groups; g++) {
+        if (s->n_copies[g] == 0) continue;
+        v->k->kv_copy(v, &d->o.pools[g], upload(d, s, s->off_copies[g], s->n_copies[g], sizeof(relay_kv_block_copy)),
+                      s->n_copies[g]);
+    }
     v->k->embed(v, d->d_x, d->o.weights->embedding.w, upload(d, s, s->off_token_ids, s->n_rows, sizeof(uint32_t)),
                 d->n_rows);
     uint32_t last = h->n_layers - 1;

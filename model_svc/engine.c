@@ -103,7 +103,7 @@ static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) 
         if (waited_ms < MIN_RETRY_MS) waited_ms = MIN_RETRY_MS;
         if (waited_ms > MAX_RETRY_MS) waited_ms = MAX_RETRY_MS;
         relay_inbox_set_retry_hint(en->inbox, (uint32_t)waited_ms);
-    } else if (ev->kind != RELAY_EVENT_TOKEN) {
+    } else if (ev->is_last) {
         relay_inbox_free(en->inbox, q->id);
     }
 }
@@ -147,10 +147,11 @@ static void *run_publisher(void *arg) {
 
 // ---- The engine thread
 
-// At most `max` places of the inbox.
-static void take_commands(relay_engine *en, uint32_t max) {
+// What has come in; false where there is more than what one look may take or say.
+static bool take_commands(relay_engine *en) {
     relay_inbox_command c;
-    while (max-- > 0 && relay_inbox_take(en->inbox, &c)) {
+    for (uint32_t n = 0; n < en->max_sequences && en->n_reserved < en->max_sequences; n++) {
+        if (!relay_inbox_take(en->inbox, &c)) return true;
         if (c.request != NULL) relay_scheduler_add(en->scheduler, c.id, c.request, c.arrival, en->now);
         if (c.is_cancelled) {
             relay_scheduler_cancel(en->scheduler, c.id, en->now);
@@ -158,6 +159,7 @@ static void take_commands(relay_engine *en, uint32_t max) {
             relay_scheduler_add_credit(en->scheduler, c.id, c.credit);
         }
     }
+    return false;
 }
 
 // False where nobody can move.
@@ -184,7 +186,7 @@ static void *run_engine(void *arg) {
     while (!atomic_load(&en->is_stopping)) {
         wait_for_room(en);
         en->now = relay_mono_now();
-        take_commands(en, en->max_sequences);
+        take_commands(en);
         relay_scheduler_expire(en->scheduler, en->now);
         if (atomic_exchange(&en->has_settled_constraints, false)) relay_scheduler_settle_constraints(en->scheduler);
         bool has_moved = run_step(en);
@@ -193,9 +195,14 @@ static void *run_engine(void *arg) {
         if (!has_moved) sleep_until_called(en);
     }
     // The inbox is closed: what it still holds is all there is.
+    bool is_empty;
+    do {
+        wait_for_room(en);
+        en->now = relay_mono_now();
+        is_empty = take_commands(en);
+        publish(en);
+    } while (!is_empty);
     wait_for_room(en);
-    en->now = relay_mono_now();
-    take_commands(en, UINT32_MAX);
     relay_scheduler_end_all(en->scheduler, en->now);
     publish(en);
     tell_state(en);
@@ -282,9 +289,9 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     en->step = relay_step_create(&limits);
     o->model_ops->prepare(o->model, en->step);
     en->results = relay_calloc(limits.max_samples, sizeof en->results[0]);
-    // At most one end for each place that is looked at and one for each that expires or is drained; a start, a token
-    // and an end for each in the batch.
-    en->max_step_events = 2 * en->max_sequences + 3 * o->max_running;
+    // An end for each answer that was cancelled, of which the last look may take all there are, and one for each that
+    // expires or is drained; a start, a token and an end for each in the batch.
+    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running;
     en->events =
         relay_spsc_create(round_up_to_power_of_two(en->max_step_events + en->max_step_events / 2), sizeof(relay_event));
     en->own_metrics = o->metrics == NULL ? relay_metrics_create() : NULL;

@@ -55,7 +55,8 @@ typedef struct relay_engine_opts {
 
 relay_code relay_engine_create(relay_engine **out, const relay_engine_opts *opts, relay_err *e) RELAY_NODISCARD;
 
-// Thread-safe, from here to _stop. Takes the request when it returns OK and gives it back with its last event; on
+// Thread-safe, from here to _stop. Takes the request when it returns OK and gives it back with the event that is its
+// last; on
 // failure it stays the caller's: RESOURCE_EXHAUSTED with a retry hint (queue full), UNAVAILABLE (draining),
 // INVALID_ARGUMENT (it could never fit: names what and the limit). *key names it for cancel and credit; it may be used
 // before its first event arrives.

@@ -80,6 +80,7 @@ void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q
         }
         break;
     case RELAY_EVENT_FINISHED:
+        if (!ev->is_last) break;
         relay_counter_add(m->finished[ev->finish], 1);
         relay_histogram_observe(m->request_seconds, seconds(received, now));
         break;

@@ -2,6 +2,7 @@
 #ifndef RELAY_MODEL_SVC_EVENT_H
 #define RELAY_MODEL_SVC_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -23,16 +24,19 @@ typedef enum relay_finish {
 } relay_finish;
 
 typedef enum relay_event_kind {
-    RELAY_EVENT_STARTED,  // it has been admitted: its first rows are in this step
+    RELAY_EVENT_STARTED,  // an answer has been admitted: its first rows are in this step
     RELAY_EVENT_TOKEN,    // `sample` is its next token. An EOS or stop id that ends it is reported too.
-    RELAY_EVENT_FINISHED, // last: `finish` says why; the request is the receiver's again
-    RELAY_EVENT_FAILED,   // last: `code` and `message`; the request is the receiver's again
+    RELAY_EVENT_FINISHED, // its last: `finish` says why
+    RELAY_EVENT_FAILED,   // the last of all answers of the request: `code` and `message`
 } relay_event_kind;
 
-// A request that ends before it was admitted has its last event alone, without STARTED.
+// An answer that ends before it was admitted has its last event alone, without STARTED. The answers of a request tell
+// theirs apart by index; the first one starts before the others.
 typedef struct relay_event {
     relay_event_kind kind;
-    relay_request *request; // borrowed until FINISHED or FAILED, which give it back
+    relay_request *request; // borrowed until the event that is the last
+    uint32_t index;         // of the answer, among those of the request
+    bool is_last;           // of the request, which is the receiver's again
     uint64_t step;          // of the engine, from 1; between two steps the one that comes
     // STARTED
     uint32_t cached_tokens; // of the prompt, found in the cache

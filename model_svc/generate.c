@@ -37,10 +37,10 @@ static void flush(relay_answer_stream *stream, uint64_t step) {
     relay_answer *a = stream->touched;
     stream->touched = NULL;
     a->is_touched = false;
-    const Relay__V1__GenerateTokensResponse *response = relay_answer_tell(a, stream->service->pod);
     bool is_ended = a->is_ended;
     pthread_mutex_lock(&stream->lock);
-    tell(g, response);
+    for (uint32_t i = 0; i < a->n_parts; i++)
+        tell(g, relay_answer_tell(a, &a->parts[i], stream->service->pod));
     if (is_ended) {
         finish(g, &a->end);
         g->answer = NULL;

@@ -26,8 +26,9 @@ typedef struct place {
     // Written by the submitter before NEW is set, read by the engine after it has seen NEW.
     relay_request *request;
     uint64_t arrival;
-    uint32_t queued_tokens; // the engine's: its share of the count while it waits
-    bool is_queued;         // the engine's, from NEW on
+    // The engine's, from NEW on: its shares of the counts while it waits.
+    uint32_t queued_tokens;
+    uint32_t queued_requests; // one for each answer
 } place;
 
 struct relay_inbox {
@@ -100,8 +101,9 @@ static relay_code refuse(relay_inbox *b, relay_err *e, const char *what, uint64_
 static relay_code check_room(relay_inbox *b, const relay_request *r, relay_err *e) {
     if (atomic_load(&b->is_closed)) return relay_fail(e, RELAY_UNAVAILABLE, "the model service is draining");
     uint32_t requests = atomic_load_explicit(&b->queued_requests, memory_order_acquire);
-    if (requests >= b->opts.max_queued_requests) {
-        return refuse(b, e, "requests", (uint64_t)requests + 1, "max_queued_requests", b->opts.max_queued_requests);
+    if (r->n_sequences > b->opts.max_queued_requests - requests) {
+        return refuse(b, e, "requests", (uint64_t)requests + r->n_sequences, "max_queued_requests",
+                      b->opts.max_queued_requests);
     }
     uint64_t tokens = atomic_load_explicit(&b->queued_tokens, memory_order_acquire);
     if (r->n_tokens > b->opts.max_queued_tokens - tokens) {
@@ -127,10 +129,15 @@ relay_code relay_inbox_submit(relay_inbox *b, relay_request *r, uint64_t *key, r
                           ")",
                           r->n_tokens, b->opts.max_queued_tokens);
     }
+    if (r->n_sequences > b->opts.max_queued_requests) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "num_sequences is %u; more than the whole queue takes (max_queued_requests is %u)",
+                          r->n_sequences, b->opts.max_queued_requests);
+    }
     pthread_mutex_lock(&b->submitting);
     relay_code code = check_room(b, r, e);
     if (code == RELAY_OK) {
-        atomic_fetch_add_explicit(&b->queued_requests, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&b->queued_requests, r->n_sequences, memory_order_relaxed);
         atomic_fetch_add_explicit(&b->queued_tokens, r->n_tokens, memory_order_relaxed);
         uint32_t id = take_unused(b);
         place *p = &b->places[id];
@@ -213,7 +220,7 @@ bool relay_inbox_take(relay_inbox *b, relay_inbox_command *out) {
         out->request = p->request;
         out->arrival = p->arrival;
         p->queued_tokens = p->request->n_tokens;
-        p->is_queued = true;
+        p->queued_requests = p->request->n_sequences;
     }
     return true;
 }
@@ -222,12 +229,17 @@ void relay_inbox_wait(relay_inbox *b, relay_mono_us until) {
     relay_mpsc_wait(b->listed, until);
 }
 
+// The ids are shared by all answers: they are counted out with the first.
+static void lower_counts(relay_inbox *b, place *p, uint32_t n_answers) {
+    atomic_fetch_sub_explicit(&b->queued_tokens, p->queued_tokens, memory_order_release);
+    atomic_fetch_sub_explicit(&b->queued_requests, n_answers, memory_order_release);
+    p->queued_tokens = 0;
+    p->queued_requests -= n_answers;
+}
+
 void relay_inbox_admit(relay_inbox *b, uint32_t id) {
     place *p = &b->places[id];
-    if (!p->is_queued) return;
-    p->is_queued = false;
-    atomic_fetch_sub_explicit(&b->queued_tokens, p->queued_tokens, memory_order_release);
-    atomic_fetch_sub_explicit(&b->queued_requests, 1, memory_order_release);
+    if (p->queued_requests > 0) lower_counts(b, p, 1);
 }
 
 void relay_inbox_free(relay_inbox *b, uint32_t id) {
@@ -239,7 +251,7 @@ void relay_inbox_free(relay_inbox *b, uint32_t id) {
     *(uint32_t *)relay_spsc_reserve(b->unused) = id;
     relay_spsc_commit(b->unused);
     // After the place is back: who finds the count low enough finds a place too.
-    relay_inbox_admit(b, id);
+    lower_counts(b, p, p->queued_requests);
 }
 
 void relay_inbox_set_retry_hint(relay_inbox *b, uint32_t retry_after_ms) {

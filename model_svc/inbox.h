@@ -21,7 +21,7 @@ typedef struct relay_inbox relay_inbox;
 
 typedef struct relay_inbox_opts {
     uint32_t max_sequences;       // places: those waiting and those running
-    uint32_t max_queued_requests; // not yet admitted
+    uint32_t max_queued_requests; // answers that were not admitted yet
     uint64_t max_queued_tokens;   // ids of those
 } relay_inbox_opts;
 
@@ -59,7 +59,7 @@ relay_mono_us relay_inbox_pending_since(const relay_inbox *b);
 bool relay_inbox_take(relay_inbox *b, relay_inbox_command *out);
 // Sleeps until there is something to take, a wake, or the time `until`; may return early.
 void relay_inbox_wait(relay_inbox *b, relay_mono_us until);
-// Its request was admitted: it counts as waiting no longer.
+// One of its request's answers was admitted: it counts as waiting no longer.
 void relay_inbox_admit(relay_inbox *b, uint32_t id);
 // Its request has ended: the key is void and the place free.
 void relay_inbox_free(relay_inbox *b, uint32_t id);

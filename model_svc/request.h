@@ -44,6 +44,10 @@ typedef struct relay_request {
     const uint32_t *token_ids;
     uint32_t n_prompt, n_tokens;
 
+    // Answers over the one prompt, each with draws of its own: sampling.sequence_index is that of the first, the others
+    // count on. At least 1.
+    uint32_t n_sequences;
+
     // seed, temperature, ... of every draw; position and the step's arrays are filled in at each step (sequence.c).
     // mirostat_mu is the state before the first draw here.
     relay_sample_params sampling;
@@ -76,7 +80,7 @@ typedef struct relay_request {
     int32_t priority;            // higher runs first
     relay_mono_us deadline;      // DEADLINE_EXCEEDED past it; RELAY_NEVER_US
     relay_mono_us time_limit_at; // ends with TIME_LIMIT and what there is; RELAY_NEVER_US
-    uint32_t initial_credit;     // tokens that may be produced before more credit; RELAY_UNLIMITED_CREDIT
+    uint32_t initial_credit;     // tokens of each answer before more credit; RELAY_UNLIMITED_CREDIT
     relay_mono_us received_at;
 
     bool is_final_only; // the receiver's own: one message at the end

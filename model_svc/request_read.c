@@ -332,10 +332,17 @@ relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateT
 }
 
 // What is resumed must have something left to generate.
-static relay_code check_resume(const relay_request *r, const Relay__V1__Resume *resume, relay_err *e) {
+static relay_code read_resume(relay_request *r, const Relay__V1__Resume *resume, relay_err *e) {
     if (resume == NULL) return RELAY_OK;
     if (resume->has_sampler_state && resume->sampler_state.len != 0) return unsupported(e, "resume.sampler_state");
-    if (resume->has_index && resume->index != 0) return unsupported(e, "resume.index");
+    uint32_t index = resume->has_index ? resume->index : 0;
+    if (index >= r->n_sequences) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "resume.index is %u; allowed is [0, %u), what num_sequences says",
+                          index, r->n_sequences);
+    }
+    // One of the answers alone goes on.
+    r->sampling.sequence_index = index;
+    r->n_sequences = 1;
     uint32_t n_resumed = r->n_tokens - r->n_prompt;
     if (n_resumed == 0) return RELAY_OK;
     if (n_resumed >= r->max_new_tokens) {
@@ -380,14 +387,14 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
     if (m->has_num_sequences && m->num_sequences == 0) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is 0; allowed is 1 and more");
     }
-    if (m->has_num_sequences && m->num_sequences > 1) return unsupported(e, "num_sequences above 1");
+    r->n_sequences = m->has_num_sequences ? m->num_sequences : 1;
     if (m->has_time_limit_ms) {
         if (m->time_limit_ms == 0) {
             return relay_fail(e, RELAY_INVALID_ARGUMENT, "time_limit_ms is 0; allowed is 1 and more");
         }
         r->time_limit_at = r->received_at + (int64_t)m->time_limit_ms * 1000;
     }
-    return check_resume(r, m->resume, e);
+    return read_resume(r, m->resume, e);
 }
 
 relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateTokensRequest *m,

@@ -70,9 +70,14 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
     }
     RELAY_ASSERT(s->max_tokens >= 2);
     s->index = relay_prefix_index_create(s->pools, o->n_groups, relay_scheduler_max_entries(s), o->hash_seed);
-    s->sequences = relay_calloc(o->max_sequences, sizeof s->sequences[0]);
-    for (uint32_t i = 0; i < o->max_sequences; i++)
+    s->sequences = relay_calloc(2ULL * o->max_sequences, sizeof s->sequences[0]);
+    for (uint32_t i = o->max_sequences; i-- > 0;) {
         s->sequences[i].id = i;
+        relay_sequence *further = &s->sequences[o->max_sequences + i];
+        further->next = s->free_sequences;
+        s->free_sequences = further;
+    }
+    s->answers = relay_calloc(o->max_sequences, sizeof(relay_sequence *));
     s->lanes = relay_calloc(o->max_running, sizeof s->lanes[0]);
     for (uint32_t i = o->max_running; i-- > 0;) {
         relay_lane_init(&s->lanes[i], i, s->max_tokens, relay_min_u32(s->max_tokens, o->vocab_size), o->n_groups);
@@ -80,6 +85,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         s->free_lanes = &s->lanes[i];
     }
     s->batch = relay_calloc(o->max_running, sizeof(relay_sequence *));
+    s->sampled = relay_calloc(o->max_running, sizeof(relay_sequence *));
     s->next_expiry = RELAY_NEVER_US;
     return s;
 }
@@ -93,7 +99,9 @@ void relay_scheduler_destroy(relay_scheduler *s) {
         relay_lane_fini(&s->lanes[i]);
     free(s->lanes);
     free(s->sequences);
+    free(s->answers);
     free(s->batch);
+    free(s->sampled);
     free(s);
 }
 
@@ -108,6 +116,7 @@ relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
         .max_sequences = s->opts.max_running,
         .max_samples = s->opts.max_running,
         .max_block_ids = (uint32_t)max_tables,
+        .max_copies = s->opts.max_running,
         .n_groups = s->opts.n_groups,
         .n_resident_counts = max_ids,
         .max_count_updates = (uint32_t)max_ids,
@@ -131,6 +140,10 @@ relay_code relay_scheduler_check_request(const relay_scheduler *s, const relay_r
                           "prompt_token_ids has %u ids; at most %u leave room for one more token (%s %u)", r->n_prompt,
                           s->max_tokens - 1, limit, s->max_tokens);
     }
+    if (r->n_sequences > s->opts.max_running) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is %u; at most %u are computed at a time",
+                          r->n_sequences, s->opts.max_running);
+    }
     if (r->n_tokens > s->max_tokens) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
                           "prompt_token_ids and resume.generated_token_ids have %u ids together; at most %u fit (%s)",
@@ -147,11 +160,12 @@ relay_code relay_scheduler_check_request(const relay_scheduler *s, const relay_r
 
 void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_event *ev) {
     ev->request = q->request;
+    ev->index = q->index;
     s->opts.emit(s->opts.emit_arg, q, ev);
 }
 
-// Takes everything from `q`, says its last event, and frees its place.
-void relay_scheduler_end(relay_scheduler *s, relay_sequence *q, relay_event *last) {
+// Takes everything from `q` and frees it. Where it was the last answer of its request, the place is free too.
+static void leave(relay_scheduler *s, relay_sequence *q) {
     if (q->lane != NULL) relay_scheduler_detach(s, q, q->lane);
     if (q->state == RELAY_SEQUENCE_WAITING) relay_scheduler_leave_waiting(s, q);
     if (q->state == RELAY_SEQUENCE_RUNNING) relay_sequence_list_remove(&s->running, q);
@@ -161,8 +175,34 @@ void relay_scheduler_end(relay_scheduler *s, relay_sequence *q, relay_event *las
         s->free_lanes = lane;
     }
     q->state = RELAY_SEQUENCE_NONE;
-    relay_scheduler_emit(s, q, last);
+    relay_sequence **link = &s->answers[q->id];
+    while (*link != q)
+        link = &(*link)->sibling;
+    *link = q->sibling;
+}
+
+static void free_sequence(relay_scheduler *s, relay_sequence *q) {
     q->request = NULL;
+    if (q < s->sequences + s->opts.max_sequences) return;
+    q->next = s->free_sequences;
+    s->free_sequences = q;
+}
+
+static void end(relay_scheduler *s, relay_sequence *q, relay_event *last) {
+    leave(s, q);
+    last->is_last = s->answers[q->id] == NULL;
+    relay_scheduler_emit(s, q, last);
+    free_sequence(s, q);
+}
+
+void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed) {
+    for (relay_sequence *a = s->answers[q->id], *next; a != NULL; a = next) {
+        next = a->sibling;
+        if (a == q) continue;
+        leave(s, a);
+        free_sequence(s, a);
+    }
+    end(s, q, failed);
 }
 
 static uint64_t between(relay_mono_us from, relay_mono_us to) {
@@ -173,18 +213,38 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
                             relay_mono_us now) {
     relay_mono_us admitted = q->admitted_at < now ? q->admitted_at : now;
     relay_mono_us first = q->first_token_at < now ? q->first_token_at : now;
-    relay_scheduler_end(s, q,
-                        &(relay_event){
-                            .kind = RELAY_EVENT_FINISHED,
-                            .step = step,
-                            .finish = why,
-                            .stop_cause = stop_cause,
-                            .output_tokens = relay_sequence_output(q),
-                            .preemptions = q->n_preemptions,
-                            .queue_us = between(q->request->received_at, admitted),
-                            .prefill_us = between(admitted, first),
-                            .decode_us = between(first, now),
-                        });
+    end(s, q,
+        &(relay_event){
+            .kind = RELAY_EVENT_FINISHED,
+            .step = step,
+            .finish = why,
+            .stop_cause = stop_cause,
+            .output_tokens = relay_sequence_output(q),
+            .preemptions = q->n_preemptions,
+            .queue_us = between(q->request->received_at, admitted),
+            .prefill_us = between(admitted, first),
+            .decode_us = between(first, now),
+        });
+}
+
+// Answer `i` of those that `r` asks for.
+static relay_sequence *add_answer(relay_scheduler *s, uint32_t id, relay_request *r, uint32_t i, uint64_t arrival) {
+    relay_sequence *q = &s->sequences[id];
+    if (i > 0) {
+        q = s->free_sequences;
+        RELAY_ASSERT(q != NULL);
+        s->free_sequences = q->next;
+        q->id = id;
+        q->next = NULL;
+    }
+    relay_sequence_begin(q, r, r->sampling.sequence_index + i, arrival);
+    q->entry = RELAY_NO_ENTRY;
+    memset(q->copy_from, 0xff, sizeof q->copy_from);
+    relay_sequence **link = &s->answers[id];
+    while (*link != NULL)
+        link = &(*link)->sibling;
+    *link = q;
+    return q;
 }
 
 // Its constraint could not be compiled.
@@ -192,31 +252,36 @@ static void end_unconstrained(relay_scheduler *s, relay_sequence *q) {
     const relay_err *why = relay_constraint_handle_error(q->request->constraint);
     relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step + 1, .code = why->code};
     memcpy(ev.message, why->message, sizeof ev.message);
-    relay_scheduler_end(s, q, &ev);
+    relay_scheduler_fail(s, q, &ev);
 }
 
 void relay_scheduler_settle_constraints(relay_scheduler *s) {
     for (relay_sequence *q = s->waiting.head, *next; q != NULL; q = next) {
         next = q->next;
-        if (relay_sequence_constraint_has_failed(q)) end_unconstrained(s, q);
+        if (!relay_sequence_constraint_has_failed(q)) continue;
+        end_unconstrained(s, q);
+        next = s->waiting.head; // those that ended with it may have been the next
     }
 }
 
 void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint64_t arrival, relay_mono_us now) {
-    RELAY_ASSERT(id < s->opts.max_sequences && s->sequences[id].state == RELAY_SEQUENCE_NONE);
-    relay_sequence *q = &s->sequences[id];
-    relay_sequence_begin(q, r, arrival);
-    q->entry = RELAY_NO_ENTRY;
+    RELAY_ASSERT(id < s->opts.max_sequences && s->answers[id] == NULL);
+    relay_sequence *first = add_answer(s, id, r, 0, arrival);
     uint32_t stop_cause = 0;
-    relay_finish why = relay_sequence_check_end(q, s->max_tokens, &stop_cause);
+    relay_finish why = relay_sequence_check_end(first, s->max_tokens, &stop_cause);
     if (why != RELAY_FINISH_NONE) {
-        relay_scheduler_finish(s, q, why, stop_cause, s->step + 1, now);
+        relay_scheduler_finish(s, first, why, stop_cause, s->step + 1, now);
         return;
     }
-    relay_scheduler_enter_waiting(s, q);
-    if (relay_sequence_constraint_has_failed(q)) {
-        end_unconstrained(s, q);
+    relay_scheduler_enter_waiting(s, first);
+    if (relay_sequence_constraint_has_failed(first)) {
+        end_unconstrained(s, first);
         return;
+    }
+    for (uint32_t i = 1; i < r->n_sequences; i++) {
+        relay_sequence *q = add_answer(s, id, r, i, arrival);
+        q->leader = first;
+        relay_scheduler_enter_waiting(s, q);
     }
     if (r->deadline < s->next_expiry) s->next_expiry = r->deadline;
     if (r->time_limit_at < s->next_expiry) s->next_expiry = r->time_limit_at;
@@ -224,14 +289,14 @@ void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint
 
 void relay_scheduler_cancel(relay_scheduler *s, uint32_t id, relay_mono_us now) {
     RELAY_ASSERT(id < s->opts.max_sequences);
-    relay_sequence *q = &s->sequences[id];
-    if (q->state != RELAY_SEQUENCE_NONE) relay_scheduler_finish(s, q, RELAY_FINISH_CANCELLED, 0, s->step + 1, now);
+    while (s->answers[id] != NULL)
+        relay_scheduler_finish(s, s->answers[id], RELAY_FINISH_CANCELLED, 0, s->step + 1, now);
 }
 
 void relay_scheduler_add_credit(relay_scheduler *s, uint32_t id, uint32_t tokens) {
     RELAY_ASSERT(id < s->opts.max_sequences);
-    relay_sequence *q = &s->sequences[id];
-    if (q->state != RELAY_SEQUENCE_NONE) relay_sequence_add_credit(q, tokens);
+    for (relay_sequence *q = s->answers[id]; q != NULL; q = q->sibling)
+        relay_sequence_add_credit(q, tokens);
 }
 
 static void fail_late(relay_scheduler *s, relay_sequence *q) {
@@ -240,7 +305,7 @@ static void fail_late(relay_scheduler *s, relay_sequence *q) {
              "the deadline passed while the request was %s, after %u of at most %u tokens",
              q->state == RELAY_SEQUENCE_RUNNING ? "running" : "waiting", relay_sequence_output(q),
              q->request->max_new_tokens);
-    relay_scheduler_end(s, q, &ev);
+    relay_scheduler_fail(s, q, &ev);
 }
 
 // Ends those of `l` that are late; gives the earliest time at which one of the others will be.
@@ -256,6 +321,7 @@ static relay_mono_us expire_list(relay_scheduler *s, relay_sequence_list *l, rel
             relay_scheduler_finish(s, q, RELAY_FINISH_TIME_LIMIT, 0, s->step + 1, now);
         } else {
             fail_late(s, q);
+            next = l->head; // those that ended with it may have been the next
         }
     }
     return next_expiry;

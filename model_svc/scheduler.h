@@ -34,7 +34,7 @@ typedef struct relay_scheduler_opts {
     uint32_t window[RELAY_MAX_KV_GROUPS];   // positions a row of the group sees, itself included; 0: all
     uint32_t max_context;                   // positions of one sequence
     uint32_t max_running;                   // sequences with a lane
-    uint32_t max_sequences;                 // waiting ones included; their ids are below it
+    uint32_t max_sequences;                 // answers, waiting ones included; places of requests are below it
     uint32_t token_budget;                  // rows of a step; at least max_running
     uint32_t prompt_chunk;                  // most rows of one sequence in a step; 0: what the budget leaves
     uint64_t hash_seed;                     // of the prefix index; only time depends on it
@@ -88,7 +88,7 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
                           relay_mono_us now);
 
 void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *out);
-// For tests: id < max_sequences.
+// For tests: the first answer of the request at place id < max_sequences; further ones are behind those.
 const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_t id);
 // For tests, between steps: lists, pools, tables, lanes and counts agree. NULL if so, else what does not.
 const char *relay_scheduler_check(const relay_scheduler *s);

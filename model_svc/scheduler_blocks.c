@@ -77,6 +77,7 @@ void relay_scheduler_attach(relay_scheduler *s, relay_sequence *q, relay_lane *l
 }
 
 void relay_scheduler_detach(relay_scheduler *s, relay_sequence *q, relay_lane *lane) {
+    relay_scheduler_end_copies(s, q);
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         for (uint32_t b = q->n_blocks; b-- > q->first_block[g];)
             relay_block_pool_release(s->pools[g], lane->tables[g][b]);
@@ -88,10 +89,22 @@ void relay_scheduler_detach(relay_scheduler *s, relay_sequence *q, relay_lane *l
 
 // ---- Rows
 
+uint32_t relay_scheduler_shared_block(const relay_scheduler *s, const relay_sequence *q, uint32_t g) {
+    if (q->n_computed % RELAY_BLOCK_TOKENS == 0) return RELAY_NO_BLOCK;
+    uint32_t last = q->lane->tables[g][q->n_blocks - 1];
+    return relay_block_pool_holders(s->pools[g], last) > 1 ? last : RELAY_NO_BLOCK;
+}
+
 uint32_t relay_scheduler_room_for(const relay_scheduler *s, const relay_sequence *q) {
     uint32_t n = UINT32_MAX;
-    for (uint32_t g = 0; g < s->opts.n_groups; g++)
-        n = relay_min_u32(n, relay_block_pool_available(s->pools[g]));
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        uint32_t available = relay_block_pool_available(s->pools[g]);
+        if (relay_scheduler_shared_block(s, q, g) != RELAY_NO_BLOCK) {
+            if (available == 0) return 0;
+            available--;
+        }
+        n = relay_min_u32(n, available);
+    }
     uint64_t slots = ((uint64_t)q->n_blocks + n) * RELAY_BLOCK_TOKENS - q->n_computed;
     return slots < UINT32_MAX ? (uint32_t)slots : UINT32_MAX;
 }
@@ -111,8 +124,14 @@ bool relay_scheduler_has_room(const relay_scheduler *s, const relay_sequence *q,
 void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows) {
     uint32_t n_blocks = relay_blocks_for(q->n_computed + n_rows);
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        uint32_t shared = relay_scheduler_shared_block(s, q, g), *table = q->lane->tables[g];
+        if (shared != RELAY_NO_BLOCK) {
+            // Held to the end of the step: nobody may get it before it is copied.
+            q->copy_from[g] = shared;
+            table[q->n_blocks - 1] = relay_prefix_index_take(s->index, g);
+        }
         for (uint32_t b = q->n_blocks; b < n_blocks; b++)
-            q->lane->tables[g][b] = relay_prefix_index_take(s->index, g);
+            table[b] = relay_prefix_index_take(s->index, g);
     }
     q->n_blocks = n_blocks;
     q->n_scheduled = n_rows;
@@ -130,6 +149,28 @@ void relay_scheduler_preempt(relay_scheduler *s, relay_sequence *q) {
 }
 
 // ---- After a step
+
+void relay_scheduler_end_copies(relay_scheduler *s, relay_sequence *q) {
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        if (q->copy_from[g] != RELAY_NO_BLOCK) relay_block_pool_release(s->pools[g], q->copy_from[g]);
+        q->copy_from[g] = RELAY_NO_BLOCK;
+    }
+}
+
+void relay_scheduler_share(relay_scheduler *s, const relay_sequence *from, relay_sequence *to) {
+    RELAY_ASSERT(to->n_blocks == 0 && to->entry == RELAY_NO_ENTRY);
+    to->n_blocks = from->n_blocks;
+    to->n_computed = from->n_computed;
+    to->n_stored = from->n_stored;
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        to->first_block[g] = from->first_block[g];
+        memcpy(to->lane->tables[g], from->lane->tables[g], from->n_blocks * sizeof to->lane->tables[g][0]);
+        for (uint32_t b = to->first_block[g]; b < to->n_blocks; b++)
+            relay_block_pool_hold(s->pools[g], to->lane->tables[g][b]);
+    }
+    if (from->entry != RELAY_NO_ENTRY) relay_prefix_index_use(s->index, from->entry);
+    to->entry = from->entry;
+}
 
 static void store_full_blocks(relay_scheduler *s, relay_sequence *q) {
     while (q->entry != RELAY_NO_ENTRY && (q->n_stored + 1) * RELAY_BLOCK_TOKENS <= q->n_computed) {
@@ -156,6 +197,7 @@ static void leave_window(relay_scheduler *s, relay_sequence *q) {
 }
 
 void relay_scheduler_settle(relay_scheduler *s, relay_sequence *q) {
+    relay_scheduler_end_copies(s, q);
     store_full_blocks(s, q);
     leave_window(s, q);
 }

@@ -7,8 +7,8 @@
 #include "model_svc/prefix_index.h"
 #include "model_svc/scheduler.h"
 
-// A doubly linked list through the sequences, in rank order: priority, then arrival. Every live sequence is in one of
-// the two, the one of its state.
+// A doubly linked list through the sequences, in rank order: priority, then arrival, then index. Every live sequence is
+// in one of the two, the one of its state.
 typedef struct relay_sequence_list {
     relay_sequence *head, *tail;
     uint32_t n;
@@ -19,23 +19,23 @@ struct relay_scheduler {
     uint32_t max_tokens; // ids of one sequence: the context, or the smallest pool
     relay_block_pool *pools[RELAY_MAX_KV_GROUPS];
     relay_prefix_index *index;
-    relay_sequence *sequences; // [max_sequences]
-    relay_lane *lanes;         // [max_running]
-    relay_lane *free_lanes;    // used last first, so that untouched lanes stay untouched
+    // [2 * max_sequences]: the first answer of the request at place i is sequences[i], further ones are taken from the
+    // second half.
+    relay_sequence *sequences;
+    relay_sequence *free_sequences; // of the second half, through `next`
+    relay_sequence **answers;       // [max_sequences] those of the request at each place, through `sibling`
+    relay_lane *lanes;              // [max_running]
+    relay_lane *free_lanes;         // used last first, so that untouched lanes stay untouched
     relay_sequence_list waiting, running;
     uint64_t waiting_tokens;
     relay_mono_us next_expiry; // no sequence expires before; may be too early
     uint64_t step;             // the last one made
     uint64_t prefill_tokens, decode_tokens, preemptions, cached_tokens;
     // Of the step that is made or computed:
-    relay_sequence **batch; // [max_running] in the order of the step's sequences
-    uint32_t budget;        // rows left
+    relay_sequence **batch;   // [max_running] in the order of the step's sequences
+    relay_sequence **sampled; // [max_running] in the order of the step's samples
+    uint32_t budget;          // rows left
 };
-
-static inline bool relay_sequence_ranks_before(const relay_sequence *a, const relay_sequence *b) {
-    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
-    return a->arrival < b->arrival;
-}
 
 static inline uint32_t relay_min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -50,8 +50,8 @@ void relay_sequence_list_remove(relay_sequence_list *l, relay_sequence *q);
 void relay_scheduler_enter_waiting(relay_scheduler *s, relay_sequence *q);
 void relay_scheduler_leave_waiting(relay_scheduler *s, relay_sequence *q);
 void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_event *ev);
-// Takes everything from `q`, says its last event, and frees its place.
-void relay_scheduler_end(relay_scheduler *s, relay_sequence *q, relay_event *last);
+// Ends all answers of `q`'s request with this FAILED.
+void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed);
 void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
                             relay_mono_us now);
 
@@ -74,6 +74,12 @@ bool relay_scheduler_has_room(const relay_scheduler *s, const relay_sequence *q,
                               const uint32_t *extra);
 // Gives `q` `n_rows` of the step, for which there is room.
 void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows);
+// Which block `q` must have a copy of to write its next row: one that others hold too; RELAY_NO_BLOCK.
+uint32_t relay_scheduler_shared_block(const relay_scheduler *s, const relay_sequence *q, uint32_t group);
+// The copies of the step are made.
+void relay_scheduler_end_copies(relay_scheduler *s, relay_sequence *q);
+// `to`, which holds nothing, gets what `from` has computed: the same blocks.
+void relay_scheduler_share(relay_scheduler *s, const relay_sequence *from, relay_sequence *to);
 void relay_scheduler_preempt(relay_scheduler *s, relay_sequence *q);
 // Once more ids of `q` are computed: the index learns of its full blocks, and those behind the window are let go.
 void relay_scheduler_settle(relay_scheduler *s, relay_sequence *q);

@@ -50,6 +50,10 @@ static const char *check_sequence(const relay_scheduler *s, const relay_sequence
         return NULL;
     }
     if (q->n_scheduled != 0) return "rows are scheduled between steps";
+    const relay_sequence *a = s->answers[q->id];
+    while (a != NULL && a != q)
+        a = a->sibling;
+    if (a == NULL) return "an answer is not among those of its request";
     if (q->n_tokens >= s->max_tokens) return "a sequence goes on though it is full";
     if (q->state == RELAY_SEQUENCE_WAITING) {
         if (q->n_blocks != 0 || q->n_computed != 0 || q->entry != RELAY_NO_ENTRY)
@@ -97,7 +101,7 @@ const char *relay_scheduler_check(const relay_scheduler *s) {
     if (why == NULL) why = check_list(&s->running, RELAY_SEQUENCE_RUNNING);
     uint32_t n_live = 0, n_lanes = 0;
     uint64_t waiting_tokens = 0;
-    for (uint32_t i = 0; why == NULL && i < s->opts.max_sequences; i++) {
+    for (uint32_t i = 0; why == NULL && i < 2 * s->opts.max_sequences; i++) {
         const relay_sequence *q = &s->sequences[i];
         why = check_sequence(s, q);
         if (q->state != RELAY_SEQUENCE_NONE) n_live++;

@@ -62,6 +62,12 @@ static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_to
     return relay_scheduler_has_room(s, q, n_tokens, none);
 }
 
+static void emit_start(relay_scheduler *s, const relay_sequence *q) {
+    relay_event ev = {.kind = RELAY_EVENT_STARTED, .step = s->step + 1};
+    ev.cached_tokens = relay_min_u32(q->n_computed, q->request->n_prompt);
+    relay_scheduler_emit(s, q, &ev);
+}
+
 static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
     relay_scheduler_leave_waiting(s, q);
     q->state = RELAY_SEQUENCE_RUNNING;
@@ -71,9 +77,7 @@ static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
         relay_lane *lane = s->free_lanes;
         s->free_lanes = lane->next;
         relay_sequence_enter(q, lane, now);
-        relay_event ev = {.kind = RELAY_EVENT_STARTED, .step = s->step + 1};
-        ev.cached_tokens = relay_min_u32(q->n_computed, q->request->n_prompt);
-        relay_scheduler_emit(s, q, &ev);
+        emit_start(s, q);
     }
     relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), relay_scheduler_room_for(s, q)));
 }
@@ -81,10 +85,10 @@ static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
 static void schedule_waiting(relay_scheduler *s, relay_mono_us now) {
     for (relay_sequence *q = s->waiting.head, *next; q != NULL && s->budget > 0; q = next) {
         next = q->next;
-        // Passed over, not waited for: neither credit nor a lane comes from letting the ones behind wait too, and a
-        // preempted one that has its lane may be the one that frees others.
+        // Passed over, not waited for: neither credit nor a lane nor a prompt that another one computes comes from
+        // letting the ones behind wait too, and a preempted one that has its lane may be the one that frees others.
         relay_lane *lane = q->lane != NULL ? q->lane : s->free_lanes;
-        if (relay_sequence_is_paused(q) || lane == NULL) continue;
+        if (relay_sequence_is_paused(q) || lane == NULL || q->leader != NULL) continue;
         relay_scheduler_attach(s, q, lane);
         // Who was preempted comes back when all it has fits: it would else be preempted again half-way. Who does not
         // fit is waited for, or small requests would keep a large one out for ever.
@@ -99,8 +103,33 @@ static void schedule_waiting(relay_scheduler *s, relay_mono_us now) {
 
 // ---- The step
 
+static void put_sample(relay_scheduler *s, relay_step *step, relay_sequence *q) {
+    s->sampled[step->n_samples] = q;
+    relay_sequence_put_sample(q, step, step->n_rows - 1);
+}
+
+// The other answers of the request whose prompt `leader` completes in this step begin with a draw from the same row,
+// those for which there is a lane; the rest waits for one, as anybody does.
+static void put_followers(relay_scheduler *s, relay_step *step, relay_sequence *leader, relay_mono_us now) {
+    for (relay_sequence *q = s->answers[leader->id]; q != NULL; q = q->sibling) {
+        if (q->leader != leader) continue;
+        relay_lane *lane = s->free_lanes;
+        if (lane == NULL || relay_sequence_is_paused(q)) {
+            q->leader = NULL;
+            continue;
+        }
+        s->free_lanes = lane->next;
+        relay_scheduler_leave_waiting(s, q);
+        q->state = RELAY_SEQUENCE_RUNNING;
+        relay_sequence_list_insert(&s->running, q);
+        relay_sequence_enter(q, lane, now);
+        emit_start(s, q);
+        put_sample(s, step, q);
+    }
+}
+
 // Writes the rows of `q`, its block tables, and the sample where these rows are its last pending ones.
-static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q) {
+static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q, relay_mono_us now) {
     uint32_t index = step->n_sequences++;
     s->batch[index] = q;
     for (uint32_t i = 0; i < q->n_scheduled; i++) {
@@ -115,8 +144,14 @@ static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q) {
         memcpy(relay_step_block_ids(step, g) + step->n_block_ids[g], q->lane->tables[g],
                q->n_blocks * sizeof(uint32_t));
         step->n_block_ids[g] += q->n_blocks;
+        if (q->copy_from[g] != RELAY_NO_BLOCK) {
+            uint32_t to = q->lane->tables[g][q->n_computed / RELAY_BLOCK_TOKENS];
+            relay_step_copies(step, g)[step->n_copies[g]++] = (relay_kv_block_copy){q->copy_from[g], to};
+        }
     }
-    if (q->n_scheduled == relay_sequence_pending(q)) relay_sequence_put_sample(q, step, step->n_rows - 1);
+    if (q->n_scheduled < relay_sequence_pending(q)) return;
+    put_sample(s, step, q);
+    put_followers(s, step, q, now);
 }
 
 bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now) {
@@ -131,7 +166,7 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
     }
     schedule_waiting(s, now);
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        if (q->n_scheduled > 0) put_rows(s, step, q);
+        if (q->n_scheduled > 0) put_rows(s, step, q, now);
     }
     if (step->n_rows == 0) return false;
     step->number = ++s->step;
@@ -145,7 +180,7 @@ static void end_cornered(relay_scheduler *s, relay_sequence *q, relay_mono_us no
     if (ev.code == RELAY_OK) {
         relay_scheduler_finish(s, q, RELAY_FINISH_CONSTRAINT_DONE, 0, s->step, now);
     } else {
-        relay_scheduler_end(s, q, &ev);
+        relay_scheduler_fail(s, q, &ev);
     }
 }
 
@@ -158,7 +193,7 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
     if (!result->is_finite) {
         relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step, .code = RELAY_INTERNAL};
         snprintf(ev.message, sizeof ev.message, "the model gave no finite logits for position %u", q->n_tokens);
-        relay_scheduler_end(s, q, &ev);
+        relay_scheduler_fail(s, q, &ev);
         return;
     }
     relay_scheduler_emit(s, q, &(relay_event){.kind = RELAY_EVENT_TOKEN, .step = s->step, .sample = *result});
@@ -172,7 +207,6 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
 
 void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,
                           relay_mono_us now) {
-    uint32_t sample = 0;
     for (uint32_t i = 0; i < step->n_sequences; i++) {
         relay_sequence *q = s->batch[i];
         bool is_decode = relay_sequence_pending(q) == 1 && relay_sequence_drawn(q) > 0;
@@ -180,7 +214,16 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
         q->n_computed += q->n_scheduled;
         q->n_scheduled = 0;
         relay_scheduler_settle(s, q);
-        if (relay_sequence_pending(q) == 0) take_sample(s, q, &results[sample++], now);
     }
-    RELAY_ASSERT(sample == step->n_samples);
+    for (uint32_t i = 0; i < step->n_samples; i++) {
+        relay_sequence *q = s->sampled[i];
+        if (q->leader == NULL) continue;
+        relay_scheduler_share(s, q->leader, q);
+        q->leader = NULL;
+    }
+    for (uint32_t i = 0; i < step->n_samples; i++) {
+        relay_sequence *q = s->sampled[i];
+        bool has_failed = q->state == RELAY_SEQUENCE_NONE; // with another answer of its request
+        if (!has_failed) take_sample(s, q, &results[i], now);
+    }
 }

@@ -25,11 +25,12 @@ void relay_lane_fini(relay_lane *l) {
     *l = (relay_lane){0};
 }
 
-void relay_sequence_begin(relay_sequence *s, relay_request *r, uint64_t arrival) {
+void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival) {
     *s = (relay_sequence){
         .prev = s->prev,
         .next = s->next,
         .id = s->id,
+        .index = index,
         .request = r,
         .arrival = arrival,
         .n_tokens = r->n_tokens,
@@ -229,6 +230,7 @@ void relay_sequence_put_sample(relay_sequence *s, relay_step *step, uint32_t row
     *p = r->sampling;
     // The place of the id that is drawn: with it a draw depends on neither chunks, mates, preemption nor resuming.
     p->position = s->n_tokens;
+    p->sequence_index = s->index;
     p->mirostat_mu = s->mirostat_mu;
     if (counts_output(r)) put_counts(s, step, p);
     put_biases(s, step, p);

@@ -1,4 +1,5 @@
-// One request on its way through the engine: what is known of it, what is computed of it, and where its KV lies.
+// One answer on its way through the engine: what is known of it, what is computed of it, and where its KV lies. A
+// request with several answers has as many sequences, which have the prompt in common.
 //
 // A sequence has n_tokens ids, of which the KV of the first n_computed is in the cache. There are no phases: whatever
 // is not computed is pending, be it a prompt, a resumed answer, what a preemption took, or the one id drawn last; and
@@ -51,7 +52,10 @@ typedef enum relay_sequence_state {
 
 typedef struct relay_sequence {
     struct relay_sequence *prev, *next; // in the scheduler's list of its state
-    uint32_t id;                        // its place among the scheduler's sequences
+    uint32_t id;                        // the place of its request
+    uint32_t index;                     // which of its request's answers
+    struct relay_sequence *sibling;     // the next answer of the same request
+    struct relay_sequence *leader;      // computes the prompt for it; NULL: it does so itself
     relay_sequence_state state;
     relay_request *request; // borrowed to the last event
     relay_lane *lane;       // NULL before it was first admitted
@@ -60,10 +64,11 @@ typedef struct relay_sequence {
     uint32_t n_computed;    // of these in the cache
     uint32_t n_blocks;      // its positions' blocks, in each KV group: n_computed and n_scheduled lie in them ...
     uint32_t first_block[RELAY_MAX_KV_GROUPS]; // ... and those before this one have left the window: not held
-    uint32_t entry;       // of the prefix index: its ids up to n_stored blocks; RELAY_NO_ENTRY: it stores nothing
-    uint32_t n_stored;    // full blocks that the index knows
-    uint32_t n_scheduled; // rows in the step that is being made or computed
-    uint32_t credit;      // ids that may be drawn here in all
+    uint32_t entry;    // of the prefix index: its ids up to n_stored blocks; RELAY_NO_ENTRY: it stores nothing
+    uint32_t n_stored; // full blocks that the index knows
+    uint32_t copy_from[RELAY_MAX_KV_GROUPS]; // in this step, what its last block begins as; RELAY_NO_BLOCK
+    uint32_t n_scheduled;                    // rows in the step that is being made or computed
+    uint32_t credit;                         // ids that may be drawn here in all
     uint32_t n_preemptions;
     float mirostat_mu;            // after the last draw
     relay_mono_us admitted_at;    // first; RELAY_NEVER_US before
@@ -71,8 +76,8 @@ typedef struct relay_sequence {
     relay_mono_us last_token_at;  // of the one drawn last; RELAY_NEVER_US before
 } relay_sequence;
 
-// Starts over with `r`; keeps id and links.
-void relay_sequence_begin(relay_sequence *s, relay_request *r, uint64_t arrival);
+// Starts over with answer `index` of `r`; keeps id and links.
+void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival);
 // Gives it its lane, which must be clean.
 void relay_sequence_enter(relay_sequence *s, relay_lane *lane, relay_mono_us now);
 // Takes the lane back, clean; NULL if it has none.
@@ -101,6 +106,12 @@ static inline bool relay_sequence_is_paused(const relay_sequence *s) {
 }
 void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
 void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
+
+// Rank: priority, then arrival, then index.
+static inline bool relay_sequence_ranks_before(const relay_sequence *a, const relay_sequence *b) {
+    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
+    return a->arrival != b->arrival ? a->arrival < b->arrival : a->index < b->index;
+}
 
 // Whether the answer ends with its last id, where it has one: end of answer, stop id, stop sequence, complete
 // under its constraint, max_new_tokens, context (in this order; the first that holds is the reason). *cause is the id

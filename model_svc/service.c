@@ -42,6 +42,7 @@ static void unlist_answer(relay_model_service *s, relay_answer *a) {
 relay_code relay_answer_submit(relay_answer *a, relay_answer_stream *stream, relay_err *e) {
     relay_model_service *s = stream->service;
     a->stream = stream;
+    relay_answer_prepare(a);
     list_answer(s, a);
     uint64_t key;
     relay_code code = relay_engine_submit(s->serving.engine, &a->request, &key, e);

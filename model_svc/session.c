@@ -135,26 +135,35 @@ static void send_delta(relay_session *session, Relay__V1__SessionDelta *delta) {
 
 // ---- Events: publisher thread
 
-static Relay__V1__SessionDelta *tell(relay_answer *a, const char *pod) {
-    Relay__V1__SessionDelta *delta = &a->delta;
+// A failure is of the whole request: its last part tells it.
+static Relay__V1__SessionDelta *tell(relay_answer *a, relay_answer_part *p, const char *pod) {
+    Relay__V1__SessionDelta *delta = &p->delta;
     relay__v1__session_delta__init(delta);
     RELAY_SET(delta, stream_key, a->request.stream_key);
-    delta->response = relay_answer_tell(a, pod);
-    if (a->is_ended && a->end.kind == RELAY_EVENT_FAILED) put_error(delta, &a->error, a->end.code, a->end.message, 0);
+    delta->response = relay_answer_tell(a, p, pod);
+    bool has_failed = a->is_ended && a->end.kind == RELAY_EVENT_FAILED;
+    if (has_failed && p == a->parts + a->n_parts - 1) {
+        put_error(delta, &a->error, a->end.code, a->end.message, 0);
+    }
     return delta->response == NULL && delta->error == NULL ? NULL : delta;
+}
+
+static void add_delta(relay_session *session, uint32_t n, Relay__V1__SessionDelta *delta) {
+    if (n == session->deltas_cap) {
+        session->deltas_cap = session->deltas_cap == 0 ? 32 : 2 * session->deltas_cap;
+        session->deltas =
+            relay_realloc(session->deltas, (uint64_t)session->deltas_cap * sizeof(Relay__V1__SessionDelta *));
+    }
+    session->deltas[n] = delta;
 }
 
 static uint32_t collect(relay_session *session, relay_answer *touched) {
     uint32_t n = 0;
     for (relay_answer *a = touched; a != NULL; a = a->next_touched) {
-        Relay__V1__SessionDelta *delta = tell(a, session->stream.service->pod);
-        if (delta == NULL) continue;
-        if (n == session->deltas_cap) {
-            session->deltas_cap = session->deltas_cap == 0 ? 32 : 2 * session->deltas_cap;
-            session->deltas =
-                relay_realloc(session->deltas, (uint64_t)session->deltas_cap * sizeof(Relay__V1__SessionDelta *));
+        for (uint32_t i = 0; i < a->n_parts; i++) {
+            Relay__V1__SessionDelta *delta = tell(a, &a->parts[i], session->stream.service->pod);
+            if (delta != NULL) add_delta(session, n++, delta);
         }
-        session->deltas[n++] = delta;
     }
     return n;
 }

@@ -27,6 +27,7 @@ relay_step *relay_step_create(const relay_step_limits *l) {
     for (uint32_t g = 0; g < l->n_groups; g++) {
         layout.off_table_begin[g] = place(&end, l->max_sequences, sizeof(uint32_t));
         layout.off_block_ids[g] = place(&end, l->max_block_ids, sizeof(uint32_t));
+        layout.off_copies[g] = place(&end, l->max_copies, sizeof(relay_kv_block_copy));
     }
     layout.off_sample_rows = place(&end, l->max_samples, sizeof(uint32_t));
     layout.off_sample_params = place(&end, l->max_samples, sizeof(relay_sample_params));
@@ -51,6 +52,7 @@ void relay_step_clear(relay_step *s) {
     s->n_sequences = 0;
     s->n_samples = 0;
     memset(s->n_block_ids, 0, sizeof s->n_block_ids);
+    memset(s->n_copies, 0, sizeof s->n_copies);
     s->n_count_updates = 0;
     s->n_biases = 0;
     s->n_masked = 0;

@@ -16,6 +16,7 @@ typedef struct relay_step_limits {
     uint32_t max_sequences;     // sequences in a batch
     uint32_t max_samples;       // rows to sample
     uint32_t max_block_ids;     // over all sequences, of one KV group
+    uint32_t max_copies;        // blocks to copy, of one KV group
     uint32_t n_groups;          // KV groups, 1..RELAY_MAX_KV_GROUPS
     uint64_t n_resident_counts; // token counts that the model keeps from step to step
     uint32_t max_count_updates; // of these that one step changes
@@ -33,6 +34,7 @@ typedef struct relay_step {
     uint32_t n_sequences;
     uint32_t n_samples;
     uint32_t n_block_ids[RELAY_MAX_KV_GROUPS];
+    uint32_t n_copies[RELAY_MAX_KV_GROUPS];
     uint32_t n_count_updates;
     uint32_t n_biases;
     uint32_t n_masked;
@@ -44,13 +46,15 @@ typedef struct relay_step {
     uint64_t off_row_sequence;                     // uint32_t [n_rows], ascending
     uint64_t off_table_begin[RELAY_MAX_KV_GROUPS]; // uint32_t [n_sequences]
     uint64_t off_block_ids[RELAY_MAX_KV_GROUPS];   // uint32_t [n_block_ids]
-    uint64_t off_sample_rows;                      // uint32_t [n_samples]: which rows are sampled, ascending
-    uint64_t off_sample_params;                    // relay_sample_params [n_samples]
-    uint64_t off_count_updates;                    // relay_count_update [n_count_updates]
-    uint64_t off_biases;                           // relay_token_bias [n_biases]
-    uint64_t off_masked;                           // uint32_t [n_masked]
-    uint64_t off_allowed;                          // uint32_t [n_allowed], words of relay_sample_params' allowed ids
-    uint64_t off_wanted;                           // uint32_t [n_wanted]
+    uint64_t off_copies[RELAY_MAX_KV_GROUPS];      // relay_kv_block_copy [n_copies], done before anything is stored
+    uint64_t off_sample_rows;   // uint32_t [n_samples]: which rows are sampled, ascending; one may be
+                                // sampled several times
+    uint64_t off_sample_params; // relay_sample_params [n_samples]
+    uint64_t off_count_updates; // relay_count_update [n_count_updates]
+    uint64_t off_biases;        // relay_token_bias [n_biases]
+    uint64_t off_masked;        // uint32_t [n_masked]
+    uint64_t off_allowed;       // uint32_t [n_allowed], words of relay_sample_params' allowed ids
+    uint64_t off_wanted;        // uint32_t [n_wanted]
 } relay_step;
 
 relay_step *relay_step_create(const relay_step_limits *limits);
@@ -84,6 +88,9 @@ static inline uint32_t *relay_step_table_begin(const relay_step *s, uint32_t gro
 }
 static inline uint32_t *relay_step_block_ids(const relay_step *s, uint32_t group) {
     return (uint32_t *)((char *)(uintptr_t)s + s->off_block_ids[group]);
+}
+static inline relay_kv_block_copy *relay_step_copies(const relay_step *s, uint32_t group) {
+    return (relay_kv_block_copy *)((char *)(uintptr_t)s + s->off_copies[group]);
 }
 
 #endif

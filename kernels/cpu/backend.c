@@ -29,6 +29,7 @@ const relay_kernels RELAY_ISA(relay_kernels) = {
     .matmul = RELAY_ISA(relay_matmul),
     .rope = RELAY_ISA(relay_rope),
     .kv_store = RELAY_ISA(relay_kv_store),
+    .kv_copy = relay_cpu_kv_copy,
     .attention = RELAY_ISA(relay_attention),
     .silu_mul = RELAY_ISA(relay_silu_mul),
     .add = RELAY_ISA(relay_add),

@@ -108,6 +108,24 @@ static void embed_task(void *arg, uint32_t row, uint32_t thread) {
     relay_pack_read_row(j->w, j->ids[row], j->out + (uint64_t)row * j->w->n_in);
 }
 
+typedef struct block_copies {
+    const relay_kv_pool *pool;
+    const relay_kv_block_copy *copies;
+} block_copies;
+
+static void copy_block(void *arg, uint32_t task, uint32_t thread) {
+    const block_copies *c = arg;
+    char *blocks = c->pool->d_data;
+    memcpy(blocks + c->copies[task].to * c->pool->block_bytes, blocks + c->copies[task].from * c->pool->block_bytes,
+           c->pool->block_bytes);
+}
+
+void relay_cpu_kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
+                       uint32_t n_copies) {
+    block_copies c = {pool, copies};
+    relay_pool_run(relay_cpu_device_of(d)->pool, copy_block, &c, n_copies);
+}
+
 void relay_cpu_embed(relay_device *d, float *out, const relay_weight *w, const uint32_t *ids, uint32_t n_rows) {
     embedding j = {out, w, ids};
     relay_pool_run(relay_cpu_device_of(d)->pool, embed_task, &j, n_rows);

@@ -66,6 +66,8 @@ relay_code relay_cpu_weight_create(relay_device *d, relay_weight **out, uint32_t
                                    uint32_t n_in, const void *rows, relay_err *e) RELAY_NODISCARD;
 void relay_cpu_weight_destroy(relay_device *d, relay_weight *w);
 uint64_t relay_cpu_kv_block_bytes(const relay_kv_pool *pool);
+void relay_cpu_kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
+                       uint32_t n_copies);
 void relay_cpu_embed(relay_device *d, float *out, const relay_weight *w, const uint32_t *ids, uint32_t n_rows);
 void relay_cpu_update_counts(relay_device *d, relay_token_count *counts, const relay_count_update *updates,
                              uint32_t n_updates);

@@ -198,6 +198,14 @@ static void kv_store(relay_device *d, const relay_kv_pool *pool, uint32_t layer,
     }
 }
 
+static void kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies, uint32_t n_copies) {
+    char *blocks = pool->d_data;
+    for (uint32_t i = 0; i < n_copies; i++) {
+        memcpy(blocks + copies[i].to * pool->block_bytes, blocks + copies[i].from * pool->block_bytes,
+               pool->block_bytes);
+    }
+}
+
 static void attend(ref_device *d, float *out, const float *q, const relay_kv_pool *pool, uint32_t layer,
                    const relay_rows *rows, uint32_t r, uint32_t kv_head, float scale) {
     uint32_t position = rows->d_position[r], sequence = rows->d_sequence[r];
@@ -266,6 +274,7 @@ const relay_kernels relay_kernels_ref = {
     .matmul = matmul,
     .rope = rope,
     .kv_store = kv_store,
+    .kv_copy = kv_copy,
     .attention = attention,
     .silu_mul = silu_mul,
     .add = add,

@@ -285,6 +285,37 @@ static void layers_and_heads_are_kept_apart(void **state) {
     }
 }
 
+static void a_copied_block_is_read_as_the_one_it_was_copied_from(void **state) {
+    FOR_EACH_BACKEND(k) {
+        relay_device *d = test_device(k, 2);
+        for (uint32_t type = RELAY_KV_F16; type <= RELAY_KV_F32; type++) {
+            const test_cache_shape shape = {2, 2, 16, 0, type, 1, {40}};
+            test_cache cache;
+            test_cache_init(&cache, k, d, &shape, 3);
+            test_cache_fill(&cache, 0, 0, 40, 64);
+            batch b = {0};
+            batch_add(&b, 0, 30, 40);
+            float *before = attend(&cache, &b, 4);
+            relay_kv_block_copy copies[3];
+            for (uint32_t i = 0; i < 3; i++) {
+                copies[i] = (relay_kv_block_copy){cache.block_ids[i], cache.block_ids[10 + i]};
+                cache.block_ids[i] = copies[i].to;
+            }
+            k->kv_copy(d, &cache.pool, copies, 3);
+            char *blocks = cache.pool.d_data;
+            memset(blocks + copies[0].from * cache.pool.block_bytes, 0xFF, cache.pool.block_bytes);
+            float *after = attend(&cache, &b, 4);
+            assert_same_bits(after, before, 10 * 4 * 16, k->name);
+            for (uint64_t i = 0; i < cache.pool.block_bytes; i++) // its neighbour
+                assert_int_equal((uint8_t)blocks[cache.block_ids[20] * cache.pool.block_bytes + i], 0xFF);
+            free(before);
+            free(after);
+            test_cache_fini(&cache);
+        }
+        k->device_destroy(d);
+    }
+}
+
 static void backends_with_the_same_numerics_give_the_same_bits(void **state) {
     const relay_kernels *a, *b;
     if (!test_same_numerics(&a, &b)) skip();
@@ -317,6 +348,7 @@ int main(void) {
         cmocka_unit_test(large_scores_do_not_overflow),
         cmocka_unit_test(a_row_does_not_see_what_comes_after_it),
         cmocka_unit_test(what_lies_before_the_window_is_not_touched),
+        cmocka_unit_test(a_copied_block_is_read_as_the_one_it_was_copied_from),
         cmocka_unit_test(layers_and_heads_are_kept_apart),
         cmocka_unit_test(backends_with_the_same_numerics_give_the_same_bits),
     };

@@ -101,6 +101,7 @@ static void operations_do_not_allocate(void **state) {
             k->matmul(d, x, n, jobs, 2);
             k->rope(d, x, positions, n, 2, 64, 0, RELAY_ROPE_HALVES, y);
             k->kv_store(d, &cache.pool, 1, x, y, &rows);
+            k->kv_copy(d, &cache.pool, &(relay_kv_block_copy){cache.block_ids[0], cache.block_ids[60]}, 1);
             k->attention(d, out, x, &cache.pool, 1, &rows, 4, 0.1f);
             k->silu_mul(d, out, x, y, n, N_IN);
             k->add(d, out, y, n, N_IN);

@@ -117,6 +117,7 @@ engine_request *engine_request_create(engine_world *w, uint32_t n_prompt, uint32
         .token_ids = r->ids,
         .n_prompt = n_prompt,
         .n_tokens = n_prompt,
+        .n_sequences = 1,
         .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
         .max_new_tokens = max_new_tokens,
         .deadline = RELAY_NEVER_US,

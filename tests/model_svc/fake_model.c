@@ -72,6 +72,21 @@ static fake_slot *slot_at(fake_model *m, uint32_t g, uint32_t s, uint32_t positi
     return &m->slots[g][block * RELAY_BLOCK_TOKENS + position % RELAY_BLOCK_TOKENS];
 }
 
+static void copy_blocks(fake_model *m, uint32_t g) {
+    for (uint32_t i = 0; i < m->step->n_copies[g]; i++) {
+        const relay_kv_block_copy *c = &relay_step_copies(m->step, g)[i];
+        expect(m, c->from < m->n_blocks[g] && c->to < m->n_blocks[g], "a copied block's id is past the pool");
+        memcpy(m->slots[g] + c->to * RELAY_BLOCK_TOKENS, m->slots[g] + c->from * RELAY_BLOCK_TOKENS,
+               RELAY_BLOCK_TOKENS * sizeof(fake_slot));
+        for (uint32_t j = 0; j < m->step->n_copies[g]; j++) {
+            const relay_kv_block_copy *other = &relay_step_copies(m->step, g)[j];
+            expect(m, c->to != other->from && (i == j || c->to != other->to),
+                   "a block that is copied to is in another copy");
+        }
+    }
+    m->n_copies += m->step->n_copies[g];
+}
+
 static void compute_row(fake_model *m, uint32_t row) {
     const relay_step *step = m->step;
     uint32_t s = relay_step_row_sequence(step)[row], position = relay_step_positions(step)[row];
@@ -120,7 +135,8 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
     const relay_step *step = m->step;
     const relay_sample_params *p = &relay_step_sample_params(step)[i];
     uint32_t row = relay_step_sample_rows(step)[i];
-    expect(m, row < step->n_rows && (i == 0 || row > relay_step_sample_rows(step)[i - 1]), "sample rows do not ascend");
+    expect(m, row < step->n_rows && (i == 0 || row >= relay_step_sample_rows(step)[i - 1]),
+           "sample rows do not ascend");
     uint32_t s = relay_step_row_sequence(step)[row], position = relay_step_positions(step)[row];
     expect(m, row + 1 == step->n_rows || relay_step_row_sequence(step)[row + 1] != s, "a row is sampled in mid-chunk");
     expect(m, p->position == position + 1, "the draw's position is not that of the id drawn");
@@ -141,7 +157,8 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
     if (sees_all) check_counts(m, p);
     expect(m, p->masked_begin + p->n_masked <= step->n_masked, "masked ids lie past the step's");
     *result = (relay_sample_result){
-        .token_id = draw(hash, p->position, p->seed, relay_step_masked(step) + p->masked_begin, p->n_masked),
+        .token_id = draw(hash, p->position, fake_seed(p->seed, p->sequence_index),
+                         relay_step_masked(step) + p->masked_begin, p->n_masked),
         .is_finite = !sees_all || m->seen[FAKE_POISON] == 0,
         .n_top = p->n_top,
     };
@@ -172,6 +189,8 @@ static void complete(void *model, relay_sample_result *results) {
     if (m->on_step != NULL) m->on_step(m->on_step_arg, step);
     expect(m, step->n_rows > 0 && step->n_rows <= step->limits.max_rows, "a step's rows are not within the budget");
     expect(m, step->n_sequences <= step->limits.max_sequences, "a step has too many sequences");
+    for (uint32_t g = 0; g < m->n_groups; g++)
+        copy_blocks(m, g);
     for (uint32_t row = 0; row < step->n_rows; row++)
         compute_row(m, row);
     for (uint32_t i = 0; i < step->n_count_updates; i++) {

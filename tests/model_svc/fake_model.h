@@ -35,6 +35,7 @@ typedef struct fake_model {
     uint64_t n_counts;
     uint32_t seen[FAKE_VOCAB]; // scratch
     uint64_t n_rows;           // computed since create
+    uint64_t n_copies;         // of blocks since create
     uint32_t max_rows;         // of one step since create
     // Called in complete(), before results are written; for tests that hold or slow a step.
     void (*on_step)(void *arg, const relay_step *step);
@@ -46,6 +47,10 @@ void fake_model_init(fake_model *m, uint32_t n_groups, const uint32_t *n_blocks)
 void fake_model_fini(fake_model *m);
 extern const relay_model_ops fake_model_ops;
 
+// With this seed in place of the request's, what follows is for the answer `index` of several.
+static inline uint64_t fake_seed(uint64_t seed, uint32_t index) {
+    return seed + index * UINT64_C(0x9e3779b97f4a7c15);
+}
 // What the model says after `ids` [n]: the id at position n. `masked` is not drawn.
 uint32_t fake_next(const uint32_t *ids, uint32_t n, uint64_t seed, const uint32_t *masked, uint32_t n_masked);
 // Ids from [n] to [n + n_more) of the sequence that begins with `ids` [n], which has room for them.

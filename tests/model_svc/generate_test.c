@@ -87,6 +87,41 @@ static void what_is_resumed_goes_on_as_if_nothing_had_happened(void **state) {
     service_world_destroy(w);
 }
 
+enum { N_ANSWERS = 3 };
+
+static void several_answers_each_have_their_own_draws(void **state) {
+    w = service_world_create((service_world_opts){.is_real = true});
+    token_request r;
+    token_request_init(&r, 20, 30, 5);
+    RELAY_SET(&r.output, top_logprobs, 3);
+    r.message.output = &r.output;
+    generate(w->client, &r.message, &a);
+    static token_answer answers[N_ANSWERS], rest;
+    RELAY_SET(&r.message, num_sequences, N_ANSWERS);
+    relay_rpc_stream *s = generate_open(w->client, &r.message);
+    generate_read_all(s, answers, N_ANSWERS);
+    relay_rpc_stream_release(s);
+    assert_int_equal(answers[0].code, RELAY_OK);
+    assert_memory_equal(answers[0].ids, a.ids, 30 * sizeof a.ids[0]);
+    assert_memory_equal(answers[0].logprobs, a.logprobs, 30 * sizeof a.logprobs[0]);
+    Relay__V1__Resume resume = RELAY__V1__RESUME__INIT;
+    r.message.resume = &resume;
+    for (uint32_t i = 0; i < N_ANSWERS; i++) {
+        assert_true(answers[i].is_finished);
+        assert_int_equal(answers[i].n_ids, 30);
+        if (i > 0) assert_memory_not_equal(answers[i].ids, answers[i - 1].ids, 30 * sizeof a.ids[0]);
+        // Taken up by another call, each goes on as itself.
+        RELAY_SET(&resume, index, i);
+        resume.n_generated_token_ids = 4 * i;
+        resume.generated_token_ids = answers[i].ids;
+        generate(w->client, &r.message, &rest);
+        assert_int_equal(rest.n_ids, 30 - 4 * i);
+        assert_memory_equal(rest.ids, answers[i].ids + 4 * i, rest.n_ids * sizeof a.ids[0]);
+        assert_memory_equal(rest.logprobs, answers[i].logprobs + 4 * i, rest.n_ids * sizeof a.logprobs[0]);
+    }
+    service_world_destroy(w);
+}
+
 static void an_answer_ends_where_the_context_does(void **state) {
     w = service_world_create((service_world_opts){.max_context = 64});
     token_request r;
@@ -384,6 +419,7 @@ int main(void) {
         cmocka_unit_test(an_answer_is_what_the_model_says),
         cmocka_unit_test(a_seed_is_made_up_and_told_where_none_is_given),
         cmocka_unit_test(the_last_token_of_a_stop_is_told_and_named),
+        cmocka_unit_test(several_answers_each_have_their_own_draws),
         cmocka_unit_test(what_is_resumed_goes_on_as_if_nothing_had_happened),
         cmocka_unit_test(an_answer_ends_where_the_context_does),
         cmocka_unit_test(final_only_is_one_message),

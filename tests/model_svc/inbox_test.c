@@ -33,7 +33,8 @@ static void expect_empty(relay_inbox *b) {
 
 static void requests_come_out_as_they_went_in(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r[3] = {{.n_tokens = 1}, {.n_tokens = 2}, {.n_tokens = 3}};
+    relay_request r[3] = {
+        {.n_tokens = 1, .n_sequences = 1}, {.n_tokens = 2, .n_sequences = 1}, {.n_tokens = 3, .n_sequences = 1}};
     bool seen[6] = {false};
     expect_empty(b);
     for (uint32_t i = 0; i < 3; i++)
@@ -55,7 +56,7 @@ static void requests_come_out_as_they_went_in(void **state) {
 
 static void what_is_asked_of_a_request_gathers(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r = {.n_tokens = 1};
+    relay_request r = {.n_tokens = 1, .n_sequences = 1};
     uint64_t key = submit(b, &r);
     relay_inbox_add_credit(b, key, 5);
     relay_inbox_add_credit(b, key, 6);
@@ -79,7 +80,8 @@ static void what_is_asked_of_a_request_gathers(void **state) {
 static void a_key_is_void_when_its_request_has_ended(void **state) {
     relay_inbox *b =
         relay_inbox_create(&(relay_inbox_opts){.max_sequences = 1, .max_queued_requests = 1, .max_queued_tokens = 10});
-    relay_request r[3] = {{.n_tokens = 1}, {.n_tokens = 1}, {.n_tokens = 1}};
+    relay_request r[3] = {
+        {.n_tokens = 1, .n_sequences = 1}, {.n_tokens = 1, .n_sequences = 1}, {.n_tokens = 1, .n_sequences = 1}};
     uint64_t key[3];
     for (uint32_t i = 0; i < 3; i++) {
         key[i] = submit(b, &r[i]);
@@ -112,7 +114,7 @@ static void keys_that_were_never_given_are_ignored(void **state) {
         relay_inbox_add_credit(b, keys[i], 1);
     }
     expect_empty(b);
-    relay_request r = {.n_tokens = 1};
+    relay_request r = {.n_tokens = 1, .n_sequences = 1};
     submit(b, &r);
     relay_inbox_command c = take(b);
     assert_false(c.is_cancelled);
@@ -121,8 +123,11 @@ static void keys_that_were_never_given_are_ignored(void **state) {
 
 static void past_a_bound_it_refuses_with_a_hint(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r[4] = {{.n_tokens = 10}, {.n_tokens = 10}, {.n_tokens = 10}, {.n_tokens = 10}};
-    relay_request more = {.n_tokens = 1};
+    relay_request r[4] = {{.n_tokens = 10, .n_sequences = 1},
+                          {.n_tokens = 10, .n_sequences = 1},
+                          {.n_tokens = 10, .n_sequences = 1},
+                          {.n_tokens = 10, .n_sequences = 1}};
+    relay_request more = {.n_tokens = 1, .n_sequences = 1};
     uint64_t key = 77;
     relay_err e;
     for (uint32_t i = 0; i < 4; i++)
@@ -152,7 +157,7 @@ static void past_a_bound_it_refuses_with_a_hint(void **state) {
 
 static void one_larger_than_the_queue_could_never_come_in(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r = {.n_tokens = 101};
+    relay_request r = {.n_tokens = 101, .n_sequences = 1};
     uint64_t key;
     relay_err e;
     assert_int_equal(relay_inbox_submit(b, &r, &key, &e), RELAY_INVALID_ARGUMENT);
@@ -165,7 +170,7 @@ static void one_larger_than_the_queue_could_never_come_in(void **state) {
 
 static void what_ends_before_it_is_admitted_no_longer_waits(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r = {.n_tokens = 100};
+    relay_request r = {.n_tokens = 100, .n_sequences = 1};
     for (uint32_t i = 0; i < 50; i++) {
         submit(b, &r);
         relay_inbox_free(b, take(b).id);
@@ -176,7 +181,7 @@ static void what_ends_before_it_is_admitted_no_longer_waits(void **state) {
 
 static void closed_it_takes_nothing_new_and_gives_what_it_has(void **state) {
     relay_inbox *b = relay_inbox_create(&small);
-    relay_request r[2] = {{.n_tokens = 1}, {.n_tokens = 1}};
+    relay_request r[2] = {{.n_tokens = 1, .n_sequences = 1}, {.n_tokens = 1, .n_sequences = 1}};
     uint64_t key = submit(b, &r[0]);
     relay_err e;
     assert_false(relay_inbox_is_closed(b));
@@ -270,14 +275,36 @@ static void nothing_is_lost_between_threads(void **state) {
     assert_int_equal(n_cancelled, n_accepted);
     assert_int_equal(last_arrival, n_accepted - 1);
     // All room is back.
-    relay_request whole = {.n_tokens = 64};
+    relay_request whole = {.n_tokens = 64, .n_sequences = 1};
     submit(c->inbox, &whole);
     relay_inbox_destroy(c->inbox);
     free(c);
 }
 
+static void each_answer_counts_as_one_that_waits(void **state) {
+    relay_inbox *b =
+        relay_inbox_create(&(relay_inbox_opts){.max_sequences = 8, .max_queued_requests = 4, .max_queued_tokens = 100});
+    relay_request three = {.n_tokens = 10, .n_sequences = 3}, two = {.n_tokens = 10, .n_sequences = 2};
+    relay_request five = {.n_tokens = 10, .n_sequences = 5};
+    uint64_t key;
+    relay_err e;
+    assert_int_equal(relay_inbox_submit(b, &five, &key, &e), RELAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.message, "num_sequences is 5"));
+    assert_int_equal(relay_inbox_submit(b, &three, &key, &e), RELAY_OK);
+    assert_int_equal(relay_inbox_submit(b, &two, &key, &e), RELAY_RESOURCE_EXHAUSTED);
+    relay_inbox_command c;
+    assert_true(relay_inbox_take(b, &c));
+    relay_inbox_admit(b, c.id);
+    assert_int_equal(relay_inbox_submit(b, &two, &key, &e), RELAY_OK);
+    relay_inbox_free(b, c.id); // with two that were not admitted
+    assert_int_equal(relay_inbox_submit(b, &two, &key, &e), RELAY_OK);
+    assert_int_equal(relay_inbox_submit(b, &two, &key, &e), RELAY_RESOURCE_EXHAUSTED);
+    relay_inbox_destroy(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_answer_counts_as_one_that_waits),
         cmocka_unit_test(requests_come_out_as_they_went_in),
         cmocka_unit_test(what_is_asked_of_a_request_gathers),
         cmocka_unit_test(a_key_is_void_when_its_request_has_ended),

@@ -66,7 +66,8 @@ static void whole_request_init(whole_request *r) {
 // Everything that a request was read into, as text.
 static void describe(relay_buf *out, const relay_request *r) {
     const relay_sample_params *p = &r->sampling;
-    relay_buf_printf(out, "id=%s sequence=%s prompt=%u:", r->request_id, r->sequence_id, r->n_prompt);
+    relay_buf_printf(out, "id=%s sequence=%s answers=%u from=%u prompt=%u:", r->request_id, r->sequence_id,
+                     r->n_sequences, r->sampling.sequence_index, r->n_prompt);
     for (uint32_t i = 0; i < r->n_tokens; i++)
         relay_buf_printf(out, " %u", r->token_ids[i]);
     relay_buf_printf(out, " t=%g k=%u p=%g minp=%g rep=%g freq=%g pres=%g seed=%llu mode=%u top=%u",
@@ -117,18 +118,12 @@ typedef struct field_case {
 #define FIELD_WITH_OFF(field, value, off_value)                                                                        \
     { .name = field, .expects = REFUSED, .on = value, .has_off = true, .off = off_value }
 static const field_case request_fields[] = {
-    FIELD("request_id", USED, 0),
-    FIELD("prompt_token_ids", USED, 44),
-    FIELD("sequence_id", USED, 0),
-    FIELD_WITH_OFF("lease_ms", 5, 0),
-    FIELD("sampling", PART, 0),
-    FIELD("stop", PART, 0),
-    FIELD("output", PART, 0),
-    FIELD("cache", PART, 0),
-    FIELD("priority", USED, -3),
-    FIELD("tokenizer_fingerprint", CHECKED, 0),
-    FIELD_WITH_OFF("num_sequences", 2, 1),
-    FIELD("time_limit_ms", USED, 500),
+    FIELD("request_id", USED, 0),       FIELD("prompt_token_ids", USED, 44),
+    FIELD("sequence_id", USED, 0),      FIELD_WITH_OFF("lease_ms", 5, 0),
+    FIELD("sampling", PART, 0),         FIELD("stop", PART, 0),
+    FIELD("output", PART, 0),           FIELD("cache", PART, 0),
+    FIELD("priority", USED, -3),        FIELD("tokenizer_fingerprint", CHECKED, 0),
+    FIELD("num_sequences", CHECKED, 0), FIELD("time_limit_ms", USED, 500),
     FIELD("resume", PART, 0),
 };
 static const field_case sampling_fields[] = {
@@ -171,7 +166,7 @@ static const field_case cache_fields[] = {
 static const field_case resume_fields[] = {
     FIELD("generated_token_ids", USED, 44),
     FIELD("sampler_state", REFUSED, 0),
-    FIELD_WITH_OFF("index", 1, 0),
+    FIELD("index", CHECKED, 1),
 };
 #undef FIELD
 #undef FIELD_WITH_OFF
@@ -305,6 +300,30 @@ static void every_field_has_an_effect_or_is_refused(void **state) {
     CHECK_MESSAGE(relay__v1__output_options__descriptor, output, "output.", output_fields);
     CHECK_MESSAGE(relay__v1__cache_options__descriptor, cache, "cache.", cache_fields);
     CHECK_MESSAGE(relay__v1__resume__descriptor, resume, "resume.", resume_fields);
+}
+
+// ---- Several answers
+
+static void several_answers_are_asked_for_or_one_of_them_goes_on(void **state) {
+    whole_request r;
+    relay_request request;
+    relay_err e;
+    whole_request_init(&r);
+    RELAY_SET(&r.message, num_sequences, 3);
+    r.message.resume = NULL;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_OK);
+    assert_int_equal(request.n_sequences, 3);
+    assert_int_equal(request.sampling.sequence_index, 0);
+    relay_request_fini(&request);
+    r.message.resume = &r.resume;
+    RELAY_SET(&r.resume, index, 2);
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_OK);
+    assert_int_equal(request.n_sequences, 1);
+    assert_int_equal(request.sampling.sequence_index, 2);
+    relay_request_fini(&request);
+    RELAY_SET(&r.resume, index, 3);
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_INVALID_ARGUMENT);
+    assert_string_equal(e.message, "resume.index is 3; allowed is [0, 3), what num_sequences says");
 }
 
 // ---- Whose cache it shares
@@ -624,6 +643,7 @@ int main(void) {
     relay_vocab *vocab = byte_vocab_create();
     rules.constraints = relay_constraint_cache_create(vocab, VOCAB, on_settled, NULL);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_answers_are_asked_for_or_one_of_them_goes_on),
         cmocka_unit_test(no_salt_reaches_another_tenant),
         cmocka_unit_test(every_field_has_an_effect_or_is_refused),
         cmocka_unit_test(numbers_out_of_range_are_named_with_their_range),

@@ -1,6 +1,6 @@
-// Many short random histories in small worlds: arrivals, priorities, cancels, credit, deadlines, resumed answers,
-// common beginnings, salts, windows, tiny pools. After every step all invariants hold, the first in rank has moved, and
-// in the end everybody has exactly the answer that a plain loop over the model gives.
+// Many short random histories in small worlds: arrivals, priorities, several answers, cancels, credit, deadlines,
+// resumed answers, common beginnings, salts, windows, tiny pools. After every step all invariants hold, the first in
+// rank has moved, and in the end everybody has exactly the answer that a plain loop over the model gives.
 #include "model_svc/scheduler.h"
 
 #include <setjmp.h>
@@ -63,19 +63,34 @@ static relay_scheduler_opts random_opts(void) {
     return o;
 }
 
+static uint32_t live_answers(const story *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        if (s->requests[i]->is_live) n += s->requests[i]->request.n_sequences;
+    }
+    return n;
+}
+
 static bool id_is_taken(const story *s, uint32_t id) {
-    return relay_scheduler_sequence(s->w.scheduler, id)->state != RELAY_SEQUENCE_NONE;
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        if (s->requests[i]->is_live && s->requests[i]->id == id) return true;
+    }
+    return false;
 }
 
 static void arrive(story *s) {
     uint32_t id = below(MAX_SEQUENCES);
+    uint32_t n_answers = chance(25) ? between(1, s->w.opts.max_running) : 1;
     if (s->n_requests == MAX_REQUESTS || id_is_taken(s, id)) return;
+    if (live_answers(s) + n_answers > MAX_SEQUENCES) return; // as the engine's queue sees to
     uint32_t n_prompt = between(1, s->most_tokens - 1);
     uint32_t n_resumed = chance(20) ? below(s->most_tokens - n_prompt + 1) : 0;
     // Few seeds, so that many begin alike.
     world_request *r =
         world_request_create(n_prompt + n_resumed, between(n_resumed + 1, n_resumed + 60), history * 100 + below(3));
     r->request.n_prompt = n_prompt;
+    r->request.sampling.sequence_index = n_resumed > 0 ? below(2) : 0;
+    world_request_set_answers(r, n_resumed > 0 ? 1 : n_answers);
     r->request.priority = (int32_t)between(0, 2) - 1;
     r->request.salt[0] = (uint8_t)below(2);
     r->request.bypass_prefix_cache = chance(5);
@@ -97,12 +112,10 @@ static void arrive(story *s) {
 // The live sequence that is before all others that run and have credit.
 static const relay_sequence *first_in_rank(const story *s) {
     const relay_sequence *first = NULL;
-    for (uint32_t id = 0; id < MAX_SEQUENCES; id++) {
+    for (uint32_t id = 0; id < 2 * MAX_SEQUENCES; id++) {
         const relay_sequence *q = relay_scheduler_sequence(s->w.scheduler, id);
         if (q->state != RELAY_SEQUENCE_RUNNING || relay_sequence_is_paused(q)) continue;
-        bool is_before = first == NULL || q->request->priority > first->request->priority ||
-                         (q->request->priority == first->request->priority && q->arrival < first->arrival);
-        if (is_before) first = q;
+        if (first == NULL || relay_sequence_ranks_before(q, first)) first = q;
     }
     return first;
 }
@@ -112,7 +125,8 @@ static void step(story *s) {
     relay_sequence before = {0};
     if (first != NULL) before = *first;
     world_step(&s->w);
-    if (first != NULL && first->arrival == before.arrival && first->state != RELAY_SEQUENCE_NONE) {
+    if (first != NULL && first->arrival == before.arrival && first->index == before.index &&
+        first->state != RELAY_SEQUENCE_NONE) {
         assert_int_equal(first->n_preemptions, before.n_preemptions);
         assert_true(first->n_computed > before.n_computed);
     }
@@ -136,7 +150,7 @@ static void let_them_end(story *s) {
         world_request *r = s->requests[i];
         if (!r->is_live) continue;
         relay_scheduler_add_credit(s->w.scheduler, r->id, RELAY_UNLIMITED_CREDIT);
-        most_steps += 2 * s->most_tokens;
+        most_steps += 2 * s->most_tokens * r->request.n_sequences;
     }
     while (s->w.n_live > 0) {
         assert_true(most_steps-- > 0);
@@ -145,12 +159,15 @@ static void let_them_end(story *s) {
 }
 
 // The answer by a plain loop: no batch, no cache.
-static void expect_answer(const story *s, const world_request *r) {
+static void expect_answer(const story *s, const world_request *r, uint32_t index) {
+    uint64_t seed = fake_seed(r->request.sampling.seed, r->request.sampling.sequence_index + index);
+    const uint32_t *drawn = r->all_drawn + index * r->request.max_new_tokens;
+    uint32_t n_drawn = r->n_all_drawn[index];
     uint32_t ids[256], n = r->request.n_tokens;
     memcpy(ids, r->ids, n * sizeof ids[0]);
     relay_finish why = RELAY_FINISH_NONE;
-    bool is_cut = r->last.kind == RELAY_EVENT_FAILED || r->last.finish == RELAY_FINISH_CANCELLED ||
-                  r->last.finish == RELAY_FINISH_TIME_LIMIT;
+    bool is_cut = r->finishes[index] == RELAY_FINISH_NONE || r->finishes[index] == RELAY_FINISH_CANCELLED ||
+                  r->finishes[index] == RELAY_FINISH_TIME_LIMIT;
     for (uint32_t i = 0;; i++) {
         uint32_t n_output = n - r->request.n_prompt;
         bool is_eos = n_output > r->request.min_new_tokens && r->request.n_eos_ids > 0 && ids[n - 1] < 40;
@@ -160,16 +177,16 @@ static void expect_answer(const story *s, const world_request *r) {
                   : n >= s->most_tokens                   ? RELAY_FINISH_CONTEXT_FULL
                                                           : RELAY_FINISH_NONE;
         }
-        if (i == r->n_drawn && is_cut) return;
+        if (i == n_drawn && is_cut) return;
         if (why != RELAY_FINISH_NONE) break;
-        assert_true(i < r->n_drawn);
+        assert_true(i < n_drawn);
         bool is_masked = n_output < r->request.min_new_tokens;
-        ids[n] = fake_next(ids, n, r->request.sampling.seed, s->eos_ids, is_masked ? r->request.n_eos_ids : 0);
-        assert_int_equal(r->drawn[i], ids[n]);
+        ids[n] = fake_next(ids, n, seed, s->eos_ids, is_masked ? r->request.n_eos_ids : 0);
+        assert_int_equal(drawn[i], ids[n]);
         n++;
     }
-    assert_int_equal(r->n_drawn, n - r->request.n_tokens);
-    world_expect_finish(r, why);
+    assert_int_equal(n_drawn, n - r->request.n_tokens);
+    assert_int_equal(r->finishes[index], why);
 }
 
 static void live(uint32_t seed) {
@@ -194,7 +211,8 @@ static void live(uint32_t seed) {
     relay_scheduler_get_state(s.w.scheduler, &state);
     assert_int_equal(state.used_blocks, 0);
     for (uint32_t i = 0; i < s.n_requests; i++) {
-        expect_answer(&s, s.requests[i]);
+        for (uint32_t k = 0; k < s.requests[i]->request.n_sequences; k++)
+            expect_answer(&s, s.requests[i], k);
         world_request_destroy(s.requests[i]);
     }
     world_fini(&s.w);

@@ -21,14 +21,26 @@ const relay_scheduler_opts world_roomy = {
     .prompt_chunk = 64,
 };
 
+static void note_drawn(world_request *r, uint32_t index, uint32_t token_id) {
+    if (r->n_all_drawn == NULL) return;
+    assert_true(r->n_all_drawn[index] < r->request.max_new_tokens);
+    r->all_drawn[index * r->request.max_new_tokens + r->n_all_drawn[index]++] = token_id;
+}
+
 static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) {
     world *w = arg;
     world_request *r = ev->request->owner;
     assert_ptr_equal(ev->request, &r->request);
     assert_true(r->is_live);
     assert_int_equal(q->id, r->id);
+    uint32_t index = ev->index - r->request.sampling.sequence_index;
+    assert_true(index < r->request.n_sequences);
     switch (ev->kind) {
     case RELAY_EVENT_STARTED:
+        if (index > 0) {
+            assert_true(r->is_started);
+            break;
+        }
         assert_false(r->is_started);
         r->is_started = true;
         r->started_in = ev->step;
@@ -36,14 +48,27 @@ static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) 
         break;
     case RELAY_EVENT_TOKEN:
         assert_true(r->is_started);
+        note_drawn(r, index, ev->sample.token_id);
+        if (index > 0) break;
         assert_true(r->request.n_tokens - r->request.n_prompt + r->n_drawn < r->request.max_new_tokens);
         if (r->n_drawn == 0) r->first_token_in = ev->step;
         r->drawn[r->n_drawn++] = ev->sample.token_id;
         break;
     case RELAY_EVENT_FINISHED:
-        assert_int_equal(ev->output_tokens, r->request.n_tokens - r->request.n_prompt + r->n_drawn);
+        if (index == 0) {
+            assert_int_equal(ev->output_tokens, r->request.n_tokens - r->request.n_prompt + r->n_drawn);
+        }
+        if (r->finishes != NULL) {
+            assert_int_equal(r->finishes[index], RELAY_FINISH_NONE);
+            r->finishes[index] = ev->finish;
+        }
+        if (!ev->is_last) {
+            assert_true(r->request.n_sequences > 1);
+            break;
+        }
         // fallthrough
     case RELAY_EVENT_FAILED:
+        assert_true(ev->is_last);
         r->is_live = false;
         r->ended_in = ev->step;
         r->last = *ev;
@@ -83,6 +108,7 @@ world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, 
         .token_ids = r->ids,
         .n_prompt = n_prompt,
         .n_tokens = n_prompt,
+        .n_sequences = 1,
         .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
         .max_new_tokens = max_new_tokens,
         .deadline = RELAY_NEVER_US,
@@ -92,9 +118,19 @@ world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, 
     return r;
 }
 
+void world_request_set_answers(world_request *r, uint32_t n) {
+    r->request.n_sequences = n;
+    r->all_drawn = relay_calloc((uint64_t)n * r->request.max_new_tokens, sizeof r->all_drawn[0]);
+    r->n_all_drawn = relay_calloc(n, sizeof r->n_all_drawn[0]);
+    r->finishes = relay_calloc(n, sizeof r->finishes[0]);
+}
+
 void world_request_destroy(world_request *r) {
     free(r->ids);
     free(r->drawn);
+    free(r->all_drawn);
+    free(r->n_all_drawn);
+    free(r->finishes);
     free(r);
 }
 
@@ -112,6 +148,7 @@ void world_add(world *w, world_request *r, uint32_t id) {
     r->added_after = state.step;
     r->request.received_at = w->now;
     w->n_live++;
+    w->n_answers += r->request.n_sequences;
     relay_scheduler_add(w->scheduler, id, &r->request, w->arrivals++, w->now);
 }
 
@@ -132,7 +169,8 @@ static void check(world *w) {
     if (why != NULL) fail_msg("%s", why);
     if (w->model.error != NULL) fail_msg("%s", w->model.error);
     relay_scheduler_state state = world_state(w);
-    assert_int_equal(state.n_waiting + state.n_running, w->n_live);
+    assert_true(state.n_waiting + state.n_running >= w->n_live);
+    if (w->n_answers == w->arrivals) assert_int_equal(state.n_waiting + state.n_running, w->n_live);
     assert_true(state.unused_slots <= (uint64_t)(RELAY_BLOCK_TOKENS - 1) * state.n_running * w->opts.n_groups);
 }
 
@@ -161,13 +199,19 @@ void world_run(world *w, uint32_t max_steps) {
     assert_int_equal(w->n_live, 0);
 }
 
-void world_expect_own_ids(const world_request *r) {
-    uint32_t n = r->request.n_tokens + r->n_drawn;
-    uint32_t *ids = relay_calloc(n, sizeof ids[0]);
+static void expect_own_ids(const world_request *r, uint32_t index, const uint32_t *drawn, uint32_t n_drawn) {
+    uint32_t *ids = relay_calloc(r->request.n_tokens + n_drawn, sizeof ids[0]);
     memcpy(ids, r->ids, r->request.n_tokens * sizeof ids[0]);
-    fake_continue(ids, r->request.n_tokens, r->n_drawn, r->request.sampling.seed);
-    assert_memory_equal(ids + r->request.n_tokens, r->drawn, r->n_drawn * sizeof ids[0]);
+    uint64_t seed = fake_seed(r->request.sampling.seed, r->request.sampling.sequence_index + index);
+    fake_continue(ids, r->request.n_tokens, n_drawn, seed);
+    assert_memory_equal(ids + r->request.n_tokens, drawn, n_drawn * sizeof ids[0]);
     free(ids);
+}
+
+void world_expect_own_ids(const world_request *r) {
+    expect_own_ids(r, 0, r->drawn, r->n_drawn);
+    for (uint32_t i = 0; r->n_all_drawn != NULL && i < r->request.n_sequences; i++)
+        expect_own_ids(r, i, r->all_drawn + i * r->request.max_new_tokens, r->n_all_drawn[i]);
 }
 
 void world_expect_finish(const world_request *r, relay_finish why) {

@@ -12,8 +12,12 @@
 typedef struct world_request {
     relay_request request; // its arrays are the test's own
     uint32_t *ids;         // [n_tokens] what it begins with
-    uint32_t *drawn;       // [n_drawn] what it was given
+    uint32_t *drawn;       // [n_drawn] what its first answer was given
     uint32_t n_drawn;
+    // The same of each answer, the first included, where there are several: [n_sequences], one behind the other in
+    // `all_drawn`, max_new_tokens each.
+    uint32_t *all_drawn, *n_all_drawn;
+    relay_finish *finishes; // NONE: it goes on
     uint32_t cached_tokens; // as its start said
     uint32_t id;            // among the scheduler's sequences
     bool is_live;
@@ -30,7 +34,8 @@ typedef struct world {
     fake_model model;
     relay_mono_us now;
     uint64_t arrivals;
-    uint32_t n_live;
+    uint32_t n_live;    // requests
+    uint64_t n_answers; // asked for since init
 } world;
 
 // Room for 32 sequences of some thousand ids in two KV groups; chunks of 64 in a budget of 128.
@@ -43,6 +48,8 @@ void world_fini(world *w);
 world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, uint64_t seed);
 void world_request_destroy(world_request *r);
 void world_requests_destroy(world_request **r, uint32_t n);
+// Lets it ask for `n` answers.
+void world_request_set_answers(world_request *r, uint32_t n);
 // Adds it as sequence `id`.
 void world_add(world *w, world_request *r, uint32_t id);
 // Makes one whose seed is its id, and adds it.
@@ -54,7 +61,7 @@ bool world_step(world *w);
 void world_steps(world *w, uint32_t n);
 // Steps until nobody is left, at most `max_steps`.
 void world_run(world *w, uint32_t max_steps);
-// What it was given is what the model says when it runs alone, to its length.
+// What it was given is what the model says when it runs alone, to its length; in each of its answers.
 void world_expect_own_ids(const world_request *r);
 void world_expect_finish(const world_request *r, relay_finish why);
 

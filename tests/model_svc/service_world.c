@@ -344,8 +344,8 @@ relay_rpc_stream *generate_open(relay_rpc_client *c, const Relay__V1__GenerateTo
     return s;
 }
 
-void generate_read(relay_rpc_stream *s, token_answer *a) {
-    memset(a, 0, sizeof *a);
+void generate_read_all(relay_rpc_stream *s, token_answer *a, uint32_t n) {
+    memset(a, 0, n * sizeof *a);
     for (;;) {
         ProtobufCMessage *m;
         bool timed_out;
@@ -357,9 +357,17 @@ void generate_read(relay_rpc_stream *s, token_answer *a) {
             snprintf(a->error, sizeof a->error, "%s", e.message);
             return;
         }
-        token_answer_add(a, (Relay__V1__GenerateTokensResponse *)m);
+        const Relay__V1__GenerateTokensResponse *r = (Relay__V1__GenerateTokensResponse *)m;
+        uint32_t i = n == 1 ? 0 : r->index;
+        assert_true(i < n);
+        if (i > 0 && a[0].is_started) a[i].is_started = true; // the first message of the call says so for all
+        token_answer_add(&a[i], r);
         protobuf_c_message_free_unpacked(m, NULL);
     }
+}
+
+void generate_read(relay_rpc_stream *s, token_answer *a) {
+    generate_read_all(s, a, 1);
 }
 
 void generate(relay_rpc_client *c, const Relay__V1__GenerateTokensRequest *m, token_answer *a) {

@@ -109,6 +109,8 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
 relay_rpc_stream *generate_open(relay_rpc_client *c, const Relay__V1__GenerateTokensRequest *m);
 // Reads to the end of the call; its status is in code and error.
 void generate_read(relay_rpc_stream *s, token_answer *a);
+// The same for `n` answers to one request, by index; code and error are in the first.
+void generate_read_all(relay_rpc_stream *s, token_answer *a, uint32_t n);
 // Both, and releases the stream.
 void generate(relay_rpc_client *c, const Relay__V1__GenerateTokensRequest *m, token_answer *a);
 

@@ -98,7 +98,7 @@ def wait_running(model):
 
 
 def wait_free(model):
-    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] == l["totalBlocks"])
+    wait_load(model, lambda l: l.get("running", 0) == 0 and l["freeBlocks"] + l["cachedBlocks"] == l["totalBlocks"])
 
 
 @pytest.fixture(scope="session")
