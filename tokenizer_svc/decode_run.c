@@ -366,10 +366,16 @@ void relay_decode_run_push(relay_decode_run *r, uint32_t id) {
         push_of_vocab(r, id);
         return;
     }
-    if (id >= d->n_ids || (d->flags[id] & RELAY_TOKEN_IS_THERE) == 0) return;
+    if (id >= d->n_ids) return;
     const relay_decode_token *t = r->has_token ? &d->rest[id] : &d->first[id];
+    if ((t->flags & RELAY_TOKEN_IS_THERE) == 0) return;
     r->has_token = true;
-    give_token(r, 0, d->bytes + t->at, t->len);
+    bool is_text = d->n_stages > 0 && d->stages[0].kind == RELAY_STAGE_BYTES && (t->flags & RELAY_TOKEN_IS_WHOLE) &&
+                   r->states[0].n == 0;
+    if (is_text)
+        give_text(r, 1, d->bytes + t->at, t->len);
+    else
+        give_token(r, 0, d->bytes + t->at, t->len);
 }
 
 void relay_decode_run_reset(relay_decode_run *r) {

@@ -41,10 +41,13 @@ enum {
     RELAY_STAGE_MAX_RUN = 256,  // bytes of a BYTE_FALLBACK that are kept back
     RELAY_STAGE_MAX_REST = 128, // bytes behind BPE's suffix in one token
     RELAY_STAGE_MAX_PATTERN = 1024,
+    RELAY_STAGE_MAX_TOKEN = (1 << 28) - 1,
 };
 
 typedef struct relay_decode_token {
-    uint32_t at, len; // in `bytes`
+    uint32_t at;        // in `bytes`
+    uint32_t len : 28;  // RELAY_STAGE_MAX_TOKEN
+    uint32_t flags : 4; // RELAY_TOKEN_IS_*
 } relay_decode_token;
 
 struct relay_decoder {
@@ -52,14 +55,17 @@ struct relay_decoder {
     uint32_t n_ids;
     relay_decode_token *rest;  // [n_ids] where it is not the text's first
     relay_decode_token *first; // [n_ids] where it is; may be `rest`
-    uint8_t *flags;            // [n_ids] RELAY_TOKEN_IS_*
     char *bytes;
     relay_decode_stage *stages; // [n_stages]
     uint32_t n_stages;
     uint64_t hash;
 };
 
-enum { RELAY_TOKEN_IS_THERE = 1, RELAY_TOKEN_IS_SPECIAL = 2 };
+enum {
+    RELAY_TOKEN_IS_THERE = 1,
+    RELAY_TOKEN_IS_SPECIAL = 2,
+    RELAY_TOKEN_IS_WHOLE = 4, // its bytes are UTF-8
+};
 
 // What one of the stages that look at one token alone makes of a closed token: appends to `out`.
 void relay_decode_stage_apply(const relay_decode_stage *s, const char *token, size_t len, bool is_first,

@@ -211,6 +211,7 @@ typedef struct table_maker {
     const relay_decode_stage *pure; // [n_pure] the stages that are applied here
     uint32_t n_pure;
     bool is_raw, is_bytes; // whether pieces are raw bytes; whether BYTES comes next
+    bool is_too_long;
     relay_buf bytes, a, b;
 } table_maker;
 
@@ -247,10 +248,16 @@ static void finish_token(table_maker *m, bool is_name) {
     m->b = swap;
 }
 
-static relay_decode_token put_token(table_maker *m, relay_spec_str piece, bool is_name, bool is_first) {
+static relay_decode_token put_token(table_maker *m, relay_spec_str piece, const relay_added_token *added,
+                                    bool is_first) {
     apply_pure(m, piece, is_first);
-    finish_token(m, is_name);
-    relay_decode_token t = {.at = (uint32_t)m->bytes.len, .len = (uint32_t)m->a.len};
+    finish_token(m, added != NULL);
+    uint32_t flags = RELAY_TOKEN_IS_THERE;
+    if (added != NULL && added->special) flags |= RELAY_TOKEN_IS_SPECIAL;
+    if (relay_utf8_is_valid(m->a.data, m->a.len)) flags |= RELAY_TOKEN_IS_WHOLE;
+    if (m->a.len > RELAY_STAGE_MAX_TOKEN) m->is_too_long = true;
+    relay_decode_token t = {
+        .at = (uint32_t)m->bytes.len, .len = (uint32_t)m->a.len & RELAY_STAGE_MAX_TOKEN, .flags = flags & 15};
     relay_buf_append(&m->bytes, m->a.data, m->a.len);
     return t;
 }
@@ -266,9 +273,8 @@ static void put_tokens(table_maker *m, const relay_tokenizer_spec *spec, bool ha
         if (added == NULL && !is_in_model) continue;
         if (added == NULL && spec->model.tokens[id].kind == RELAY_TOKEN_PADDING) continue;
         relay_spec_str piece = added != NULL ? added->content : spec->model.tokens[id].piece;
-        d->flags[id] = RELAY_TOKEN_IS_THERE | (added != NULL && added->special ? RELAY_TOKEN_IS_SPECIAL : 0);
-        d->rest[id] = put_token(m, piece, added != NULL, false);
-        if (has_first) d->first[id] = put_token(m, piece, added != NULL, true);
+        d->rest[id] = put_token(m, piece, added, false);
+        if (has_first) d->first[id] = put_token(m, piece, added, true);
     }
     free(added_of);
 }
@@ -302,11 +308,11 @@ static void compute_hash(relay_decoder *d) {
         XXH3_64bits_update(h, s->pattern, s->pattern_len);
         XXH3_64bits_update(h, s->content, s->content_len);
     }
-    XXH3_64bits_update(h, d->flags, d->n_ids);
     const relay_decode_token *tables[] = {d->rest, d->first};
     for (size_t i = 0; i < 2; i++) {
         for (uint32_t id = 0; id < d->n_ids; id++) {
-            XXH3_64bits_update(h, &tables[i][id].len, sizeof tables[i][id].len);
+            const uint32_t numbers[] = {tables[i][id].len, tables[i][id].flags};
+            XXH3_64bits_update(h, numbers, sizeof numbers);
             XXH3_64bits_update(h, d->bytes + tables[i][id].at, tables[i][id].len);
         }
     }
@@ -321,7 +327,6 @@ static relay_decoder *create_empty(uint32_t n_ids) {
     d->n_ids = n_ids;
     d->rest = relay_calloc(n_ids, sizeof *d->rest);
     d->first = d->rest;
-    d->flags = relay_calloc(n_ids, sizeof *d->flags);
     return d;
 }
 
@@ -372,9 +377,8 @@ relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec 
     relay_buf_init(&m.a, UINT32_MAX);
     relay_buf_init(&m.b, UINT32_MAX);
     put_tokens(&m, spec, has_first);
-    if (m.bytes.is_failed)
-        code =
-            relay_fail(e, RELAY_INVALID_ARGUMENT, "decoder: the tokens of the vocabulary have more than 4 GB of text");
+    if (m.bytes.is_failed || m.is_too_long)
+        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "decoder: the tokens of the vocabulary have too much text");
     size_t len;
     d->bytes = relay_buf_take(&m.bytes, &len);
     relay_buf_fini(&m.a);
@@ -395,7 +399,6 @@ void relay_decoder_destroy(relay_decoder *d) {
     if (d == NULL) return;
     if (d->first != d->rest) free(d->first);
     free(d->rest);
-    free(d->flags);
     free(d->bytes);
     free_stages(d->stages, d->n_stages);
     free(d->stages);
@@ -403,7 +406,7 @@ void relay_decoder_destroy(relay_decoder *d) {
 }
 
 bool relay_decoder_is_special(const relay_decoder *d, uint32_t id) {
-    return id < d->n_ids && (d->flags[id] & RELAY_TOKEN_IS_SPECIAL) != 0;
+    return id < d->n_ids && (d->rest[id].flags & RELAY_TOKEN_IS_SPECIAL) != 0;
 }
 
 uint64_t relay_decoder_hash(const relay_decoder *d) {

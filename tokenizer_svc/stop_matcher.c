@@ -112,6 +112,13 @@ relay_stop_state relay_stop_matcher_step(const relay_stop_matcher *m, relay_stop
     }
 }
 
+size_t relay_stop_matcher_skip(const relay_stop_matcher *m, const char *bytes, size_t len) {
+    size_t i = 0;
+    while (i < len && m->root_next[(uint8_t)bytes[i]] == ROOT)
+        i++;
+    return i;
+}
+
 int relay_stop_matcher_match(const relay_stop_matcher *m, relay_stop_state state) {
     return m->nodes[state].match;
 }

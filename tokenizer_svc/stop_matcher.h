@@ -32,6 +32,8 @@ relay_stop_matcher *relay_stop_matcher_create(const relay_stop_string *strings, 
 void relay_stop_matcher_destroy(relay_stop_matcher *m);
 
 relay_stop_state relay_stop_matcher_step(const relay_stop_matcher *m, relay_stop_state state, uint8_t byte);
+// How many bytes at the beginning can be in no stop string that begins among them: they leave the state at 0.
+size_t relay_stop_matcher_skip(const relay_stop_matcher *m, const char *bytes, size_t len);
 // The index of the longest stop string that ends with the last byte, or RELAY_STOP_NO_MATCH.
 int relay_stop_matcher_match(const relay_stop_matcher *m, relay_stop_state state);
 // The state without what can no longer grow into a match: forgets a stop string that completed and was not wanted.

@@ -46,10 +46,11 @@ static void append_front(relay_buf *text, const char *before, size_t before_len,
 static void emit(void *arg, const char *bytes, size_t len) {
     relay_text_stream *s = arg;
     if (s->is_stopped) return;
-    if (relay_stop_matcher_n_strings(s->stops) == 0) {
-        relay_buf_append(s->text, bytes, len);
-        return;
-    }
+    size_t skipped = s->stop_state == 0 ? relay_stop_matcher_skip(s->stops, bytes, len) : 0;
+    relay_buf_append(s->text, bytes, skipped);
+    bytes += skipped;
+    len -= skipped;
+    if (len == 0) return;
     size_t held;
     const char *held_bytes = relay_stop_matcher_prefix(s->stops, s->stop_state, &held);
     relay_stop_state state = s->stop_state;
