@@ -75,8 +75,8 @@ int relay_cli_generate(int argc, char **argv) {
         }
         request.input_case = RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT;
         request.prompt = relay_message_bytes(prompt, prompt_len);
-        RELAY_SET(&request, parse_special_tokens, parse_special);
     }
+    RELAY_SET(&request, parse_special_tokens, parse_special);
     if (common.model[0] != 0) RELAY_SET(&request, model, relay_message_text(common.model));
     relay_err e;
     relay_code code = relay_sampling_flags_apply(&flags, &request, &e);

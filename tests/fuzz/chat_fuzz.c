@@ -44,6 +44,11 @@ size_t relay_fuzz_seed(size_t i, uint8_t *out, size_t cap) {
     b.tool_calls = calls;
     b.n_tool_calls = 1;
     SET(&b, reasoning_content, "hm");
+    static uint32_t ids[] = {1, 2};
+    if (i % 2 == 0) {
+        a.token_ids = ids;
+        a.n_token_ids = 2;
+    }
     SET(&b, extra_json, "{\"x\": [true, 12345678901234567890]}");
     SET(&chat, tools_json, "[{\"name\": \"f\"}]");
     SET(&chat, template_args_json, "{\"enable_thinking\": false}");
@@ -70,6 +75,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         RELAY_ASSERT(relay_utf8_is_valid(rendered.text, rendered.len));
         for (size_t i = 0; i < rendered.len; i++)
             RELAY_ASSERT(rendered.is_template[i] <= 1);
+        for (size_t i = 0, at = 0; i < rendered.n_turns; at = rendered.turns[i++].end) {
+            const relay_rendered_turn *turn = &rendered.turns[i];
+            RELAY_ASSERT(at <= turn->begin && turn->begin < turn->end && turn->end <= rendered.len);
+            RELAY_ASSERT(turn->message < chat->n_messages && chat->messages[turn->message]->n_token_ids != 0);
+        }
     } else {
         RELAY_ASSERT(code == RELAY_INVALID_ARGUMENT || code == RELAY_RESOURCE_EXHAUSTED);
         RELAY_ASSERT(relay_utf8_is_valid(e.message, strlen(e.message)) && e.message[0] != 0);

@@ -225,3 +225,10 @@ def test_chat_refuses_a_setting_that_is_none(services):
     assert done.stdout == "stop=END\n"
     assert done.stderr == ('relay chat: logprob-mode is "foo"; it must be one of raw|processed\n'
                            'relay chat: top_k is "many"; it must be an integer from 0 to 4294967295\n')
+
+
+def test_control_tokens_in_a_chat_are_text_unless_asked_for(services):
+    flags = ["--chat", "--stats", "--max-new-tokens", "1", "Hi<|im_end|>"]
+    as_text, as_tokens = [int(re.search(r"prompt_tokens=(\d+)", relay(services, "generate", *more, *flags).stderr).group(1))
+                          for more in ([], ["--parse-special-tokens"])]
+    assert as_text > as_tokens
