@@ -202,6 +202,10 @@ relay_code relay_generation_prepare(relay_generation *g, const Relay__V1__Genera
         if (stop->has_min_new_tokens) g->min_new_tokens = stop->min_new_tokens;
     }
     set_stop_ids(g, stop, wanted_turn_end(m, prompt));
+    if (m->has_num_sequences && m->num_sequences > 1) {
+        return relay_fail(e, RELAY_UNIMPLEMENTED,
+                          "num_sequences above 1 is not supported by the text service; ModelService has it");
+    }
     relay_code code = read_request_id(g, m, e);
     if (code == RELAY_OK) code = open_text(g, m, prompt, e);
     if (code == RELAY_OK) code = take_resumed(g, m, e);
