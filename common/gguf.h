@@ -63,6 +63,8 @@ bool relay_gguf_has(const relay_gguf *g, const char *key);
 // value does.
 relay_code relay_gguf_u64(const relay_gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t *value,
                           bool *found, relay_err *e) RELAY_NODISCARD;
+relay_code relay_gguf_i64(const relay_gguf *g, const char *key, int64_t min, int64_t max, int64_t *value, bool *found,
+                          relay_err *e) RELAY_NODISCARD;
 relay_code relay_gguf_f64(const relay_gguf *g, const char *key, double min, double max, double *value, bool *found,
                           relay_err *e) RELAY_NODISCARD;
 relay_code relay_gguf_bool(const relay_gguf *g, const char *key, bool *value, bool *found,

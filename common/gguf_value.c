@@ -173,6 +173,22 @@ relay_code relay_gguf_u64(const relay_gguf *g, const char *name, uint64_t min, u
     return RELAY_OK;
 }
 
+relay_code relay_gguf_i64(const relay_gguf *g, const char *name, int64_t min, int64_t max, int64_t *value, bool *found,
+                          relay_err *e) {
+    const relay_gguf_key *k = find_and_tell(g, name, found);
+    if (k == NULL) return RELAY_OK;
+    bool is_negative;
+    uint64_t magnitude;
+    if (!load_integer(k->type, k->at, &is_negative, &magnitude)) return wrong_type(g, k, "an integer", e);
+    int64_t v = is_negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
+    bool fits = is_negative || magnitude <= INT64_MAX;
+    if (!fits || v < min || v > max)
+        return relay_gguf_fail(g, e, "key \"%s\" is %s%" PRIu64 "; it must be from %" PRId64 " to %" PRId64, name,
+                               is_negative ? "-" : "", magnitude, min, max);
+    *value = v;
+    return RELAY_OK;
+}
+
 relay_code relay_gguf_f64(const relay_gguf *g, const char *name, double min, double max, double *value, bool *found,
                           relay_err *e) {
     const relay_gguf_key *k = find_and_tell(g, name, found);

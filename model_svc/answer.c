@@ -41,6 +41,11 @@ void relay_answer_prepare(relay_answer *a) {
         a->parts[i].index = a->request.sampling.sequence_index + i;
 }
 
+// Ids with logprobs that a token's top_logprobs has at most: the most likely, then those wanted.
+static uint32_t top_room(const relay_answer *a) {
+    return a->request.sampling.n_top + a->request.n_wanted_ids;
+}
+
 static bool has_logprobs(const relay_answer *a) {
     return a->request.sampling.logprob_mode != RELAY_LOGPROB_NONE;
 }
@@ -48,7 +53,7 @@ static bool has_logprobs(const relay_answer *a) {
 static void grow(const relay_answer *a, relay_answer_part *p) {
     // A stream tells every step, so that a few are enough; what is told only at its end doubles.
     p->cap = p->cap == 0 ? 4 : 2 * p->cap;
-    uint64_t n = p->cap, n_top = a->request.sampling.n_top;
+    uint64_t n = p->cap, n_top = top_room(a);
     p->token_ids = relay_realloc(p->token_ids, n * sizeof *p->token_ids);
     if (!has_logprobs(a)) return;
     p->logprobs = relay_realloc(p->logprobs, n * sizeof *p->logprobs);
@@ -59,21 +64,32 @@ static void grow(const relay_answer *a, relay_answer_part *p) {
     p->top_pointers = relay_realloc(p->top_pointers, n * sizeof *p->top_pointers);
 }
 
+static bool carries_state(const relay_answer *a) {
+    return a->request.sampling.mirostat != 0;
+}
+
 static void note_token(relay_answer *a, relay_answer_part *p, const relay_sample_result *sample) {
     if (a->first_token_at == 0) a->first_token_at = relay_mono_now();
     if (p->n_tokens == p->cap) grow(a, p);
     uint32_t i = p->n_tokens++;
     p->token_ids[i] = sample->token_id;
+    if (carries_state(a)) relay_sampler_state_write(p->sampler_state, sample->mirostat_mu);
     if (!has_logprobs(a)) return;
     p->logprobs[i] = sample->logprob;
-    uint32_t n_top = a->request.sampling.n_top;
-    if (n_top == 0) return;
-    memcpy(p->top_ids + (size_t)i * n_top, sample->top_ids, sample->n_top * sizeof *p->top_ids);
-    memcpy(p->top_logprobs + (size_t)i * n_top, sample->top_logprobs, sample->n_top * sizeof *p->top_logprobs);
+    uint32_t room = top_room(a), n_wanted = a->request.n_wanted_ids;
+    if (room == 0) return;
+    uint32_t *ids = p->top_ids + (size_t)i * room;
+    float *logprobs = p->top_logprobs + (size_t)i * room;
+    memcpy(ids, sample->top_ids, sample->n_top * sizeof *ids);
+    memcpy(logprobs, sample->top_logprobs, sample->n_top * sizeof *logprobs);
+    if (n_wanted != 0) {
+        memcpy(ids + sample->n_top, a->request.wanted_ids, n_wanted * sizeof *ids);
+        memcpy(logprobs + sample->n_top, sample->wanted_logprobs, n_wanted * sizeof *logprobs);
+    }
     Relay__V1__TopLogprobs *top = &p->tops[i];
     relay__v1__top_logprobs__init(top);
-    top->n_token_ids = top->n_logprobs = sample->n_top;
-    RELAY_SET(top, chosen_rank, sample->rank);
+    top->n_token_ids = top->n_logprobs = sample->n_top + n_wanted;
+    if (sample->rank != 0) RELAY_SET(top, chosen_rank, sample->rank);
 }
 
 void relay_answer_note(relay_answer *a, const relay_event *event) {
@@ -122,12 +138,13 @@ static void put_tokens(const relay_answer *a, relay_answer_part *p) {
         r->n_logprobs = p->n_tokens;
         r->logprobs = p->logprobs;
     }
-    uint32_t n_top = a->request.sampling.n_top;
-    if (n_top != 0) {
+    if (carries_state(a)) RELAY_SET(r, sampler_state, relay_message_bytes(p->sampler_state, sizeof p->sampler_state));
+    uint32_t room = top_room(a);
+    if (room != 0) {
         // Pointers only here: the arrays may have moved since the tokens were noted.
         for (uint32_t i = 0; i < p->n_tokens; i++) {
-            p->tops[i].token_ids = p->top_ids + (size_t)i * n_top;
-            p->tops[i].logprobs = p->top_logprobs + (size_t)i * n_top;
+            p->tops[i].token_ids = p->top_ids + (size_t)i * room;
+            p->tops[i].logprobs = p->top_logprobs + (size_t)i * room;
             p->top_pointers[i] = &p->tops[i];
         }
         r->n_top_logprobs = p->n_tokens;

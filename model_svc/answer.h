@@ -12,6 +12,7 @@
 
 #include "model_svc/event.h"
 #include "model_svc/request.h"
+#include "model_svc/sampler_state.h"
 #include "relay/v1/model.pb-c.h"
 
 enum { RELAY_SERVER_REQUEST_ID_BYTES = 16 };
@@ -22,6 +23,7 @@ typedef struct relay_answer_stream relay_answer_stream;
 typedef struct relay_answer_part {
     uint32_t index;
     // Noted and not yet told. Arrays of `cap` tokens; those of top logprobs `sampling.n_top` times as long.
+    uint8_t sampler_state[RELAY_SAMPLER_STATE_BYTES]; // after the token noted last, where the sampler carries one
     uint32_t n_tokens, cap;
     uint32_t *token_ids;
     float *logprobs;

@@ -23,13 +23,26 @@ void relay_model_info_message(relay_serving *v) {
     const relay_model_info *info = v->info;
     Relay__V1__SamplingParams *sampling = &v->default_sampling;
     relay__v1__sampling_params__init(sampling);
-    RELAY_SET(sampling, temperature, v->rules.defaults.temperature);
-    RELAY_SET(sampling, top_k, v->rules.defaults.top_k);
-    RELAY_SET(sampling, top_p, v->rules.defaults.top_p);
-    RELAY_SET(sampling, min_p, v->rules.defaults.min_p);
-    RELAY_SET(sampling, repetition_penalty, v->rules.defaults.repetition_penalty);
-    RELAY_SET(sampling, frequency_penalty, v->rules.defaults.frequency_penalty);
-    RELAY_SET(sampling, presence_penalty, v->rules.defaults.presence_penalty);
+    const relay_sample_params *p = &v->rules.defaults;
+    RELAY_SET(sampling, temperature, p->temperature);
+    RELAY_SET(sampling, top_k, p->top_k);
+    RELAY_SET(sampling, top_p, p->top_p);
+    RELAY_SET(sampling, min_p, p->min_p);
+    RELAY_SET(sampling, typical_p, p->typical_p);
+    RELAY_SET(sampling, repetition_penalty, p->repetition_penalty);
+    RELAY_SET(sampling, frequency_penalty, p->frequency_penalty);
+    RELAY_SET(sampling, presence_penalty, p->presence_penalty);
+    RELAY_SET(sampling, penalty_window, v->rules.default_penalty_window);
+    RELAY_SET(sampling, top_n_sigma, p->top_n_sigma);
+    RELAY_SET(sampling, xtc_probability, p->xtc_probability);
+    if (p->xtc_probability != 0) RELAY_SET(sampling, xtc_threshold, p->xtc_threshold);
+    if (p->mirostat != 0) {
+        relay__v1__mirostat__init(&v->default_mirostat);
+        RELAY_SET(&v->default_mirostat, version, p->mirostat);
+        RELAY_SET(&v->default_mirostat, tau, p->mirostat_tau);
+        RELAY_SET(&v->default_mirostat, eta, p->mirostat_eta);
+        sampling->mirostat = &v->default_mirostat;
+    }
 
     uint32_t total_blocks = 0;
     for (uint32_t i = 0; i < info->n_groups; i++)

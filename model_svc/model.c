@@ -125,25 +125,50 @@ static const char *file_type_name(uint64_t type) {
     return type < sizeof names / sizeof names[0] ? names[type] : NULL;
 }
 
-static relay_code read_default(const relay_gguf *g, const char *key, double min, double max, bool *has, float *value,
-                               relay_err *e) {
-    double v = 0;
-    relay_code code = relay_gguf_f64(g, key, min, max, &v, has, e);
-    *value = (float)v;
-    return code;
-}
-
+// llama.cpp's general.sampling.*; its default for what is not there is not the model's, so that is off here, but for
+// numbers that matter only beside others.
 static relay_code read_sampling_defaults(relay_model_info *i, const relay_gguf *g, relay_err *e) {
-    uint64_t top_k = 0;
-    relay_code code = read_default(g, "general.sampling.temp", 0, 2, &i->has_temperature, &i->temperature, e);
-    if (code == RELAY_OK) code = read_default(g, "general.sampling.top_p", 1e-6, 1, &i->has_top_p, &i->top_p, e);
-    if (code == RELAY_OK) code = read_default(g, "general.sampling.min_p", 0, 1, &i->has_min_p, &i->min_p, e);
-    if (code == RELAY_OK) {
-        code = read_default(g, "general.sampling.penalty_repeat", 1e-6, 2, &i->has_repetition_penalty,
-                            &i->repetition_penalty, e);
+    relay_sample_params *p = &i->default_sampling;
+    *p = (relay_sample_params){
+        .temperature = 1,
+        .top_p = 1,
+        .typical_p = 1,
+        .repetition_penalty = 1,
+        .xtc_threshold = 0.1f,
+        .mirostat_tau = 5,
+        .mirostat_eta = 0.1f,
+    };
+    const struct {
+        const char *key;
+        double min, max;
+        float *to;
+    } numbers[] = {
+        {"general.sampling.temp", 0, 2, &p->temperature},
+        {"general.sampling.top_p", 1e-6, 1, &p->top_p},
+        {"general.sampling.min_p", 0, 1, &p->min_p},
+        {"general.sampling.penalty_repeat", 1e-6, 2, &p->repetition_penalty},
+        {"general.sampling.xtc_probability", 0, 1, &p->xtc_probability},
+        {"general.sampling.xtc_threshold", 0, 1, &p->xtc_threshold},
+        {"general.sampling.mirostat_tau", 1e-6, 100, &p->mirostat_tau},
+        {"general.sampling.mirostat_eta", 1e-6, 1, &p->mirostat_eta},
+    };
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
+        double v = (double)*numbers[k].to;
+        relay_code code = relay_gguf_f64(g, numbers[k].key, numbers[k].min, numbers[k].max, &v, NULL, e);
+        if (code != RELAY_OK) return code;
+        *numbers[k].to = (float)v;
     }
-    if (code == RELAY_OK) code = relay_gguf_u64(g, "general.sampling.top_k", 0, UINT32_MAX, &top_k, &i->has_top_k, e);
-    i->top_k = (uint32_t)top_k;
+    if (p->xtc_threshold > 0.5f) p->xtc_probability = 0; // never two ids with more than half each
+    uint64_t top_k = 0, mirostat = 0;
+    relay_code code = relay_gguf_u64(g, "general.sampling.top_k", 0, UINT32_MAX, &top_k, NULL, e);
+    if (code == RELAY_OK) code = relay_gguf_u64(g, "general.sampling.mirostat", 0, 2, &mirostat, NULL, e);
+    if (code != RELAY_OK) return code;
+    p->top_k = (uint32_t)top_k;
+    p->mirostat = (uint32_t)mirostat;
+    int64_t window = -1; // the whole context; 0: no penalty
+    code = relay_gguf_i64(g, "general.sampling.penalty_last_n", -1, UINT32_MAX, &window, NULL, e);
+    if (window == 0) p->repetition_penalty = 1;
+    i->default_penalty_window = window > 0 ? (uint32_t)window : 0;
     return code;
 }
 

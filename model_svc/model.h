@@ -27,10 +27,9 @@ typedef struct relay_model_info {
     uint8_t
         weights_fingerprint[16]; // XXH3-128 over the tensors' names, types, shapes and bytes, and the hyperparameters
     char numerics_id[128];       // build, kernels, KV type: equal means the same bits
-    // The file's own sampling defaults (general.sampling.*), where it has them.
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition_penalty;
-    float temperature, top_p, min_p, repetition_penalty;
-    uint32_t top_k;
+    // What a request gets that leaves a setting unset: the file's own (general.sampling.*) where it has one, else off.
+    relay_sample_params default_sampling;
+    uint32_t default_penalty_window;
 } relay_model_info;
 
 typedef struct relay_model_opts {

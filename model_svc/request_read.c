@@ -1,6 +1,6 @@
 // The order of the checks is the order of the message's fields, so that the first thing wrong is what a reader of the
 // contract would find first.
-#include "model_svc/request_read.h"
+#include "model_svc/request_read_internal.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -11,31 +11,16 @@
 
 enum { MAX_REQUEST_BYTES = 64 << 20 };
 
-// Seeds stay below it so that clients whose numbers are doubles can repeat them.
-static const uint64_t SEED_END = 1ull << 53;
-
-static relay_code unsupported(relay_err *e, const char *field) {
+relay_code relay_request_unsupported(relay_err *e, const char *field) {
     return relay_fail(e, RELAY_UNIMPLEMENTED, "%s is not supported by this build; leave it unset", field);
 }
 
-static relay_code too_large(relay_err *e) {
+relay_code relay_request_too_large(relay_err *e) {
     return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "the request needs more than %d bytes", MAX_REQUEST_BYTES);
 }
 
-// Leaves *out as it is where the field is unset. Written so that a NaN fails both comparisons.
-static relay_code read_f32(float *out, const char *field, protobuf_c_boolean is_set, float value, float min,
-                           bool min_excluded, float max, relay_err *e) {
-    if (!is_set) return RELAY_OK;
-    bool is_above = min_excluded ? value > min : value >= min;
-    if (!(is_above && value <= max)) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s is %g; allowed is %c%g, %g]", field, (double)value,
-                          min_excluded ? '(' : '[', (double)min, (double)max);
-    }
-    *out = value;
-    return RELAY_OK;
-}
-
-static relay_code check_ids(const uint32_t *ids, size_t n, const char *field, uint32_t vocab_size, relay_err *e) {
+relay_code relay_request_check_ids(const uint32_t *ids, size_t n, const char *field, uint32_t vocab_size,
+                                   relay_err *e) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] >= vocab_size) {
             return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%zu] is %u; ids are below %u, the size of the vocabulary",
@@ -57,6 +42,22 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+relay_code relay_request_copy_ids(relay_request *r, const uint32_t **out, uint32_t *n_out, const uint32_t *ids,
+                                  size_t n, relay_err *e) {
+    if (n == 0) return RELAY_OK;
+    uint32_t *copy = relay_arena_alloc(&r->arena, n * sizeof *copy);
+    if (copy == NULL) return relay_request_too_large(e);
+    memcpy(copy, ids, n * sizeof *copy);
+    qsort(copy, n, sizeof *copy, compare_ids);
+    uint32_t n_different = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (n_different == 0 || copy[n_different - 1] != copy[i]) copy[n_different++] = copy[i];
+    }
+    *out = copy;
+    *n_out = n_different;
+    return RELAY_OK;
+}
+
 relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_boolean is_set, ProtobufCBinaryData value,
                                const char *field, relay_err *e) {
     *out = "";
@@ -69,7 +70,7 @@ relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_bo
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s holds a NUL character", field);
     }
     *out = relay_arena_copy(&r->arena, (const char *)value.data, value.len);
-    return *out == NULL ? too_large(e) : RELAY_OK;
+    return *out == NULL ? relay_request_too_large(e) : RELAY_OK;
 }
 
 // Prompt and resumed output, one behind the other.
@@ -81,10 +82,11 @@ static relay_code read_tokens(relay_request *r, const Relay__V1__GenerateTokensR
     if (n_prompt == 0) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "prompt_token_ids is empty; at least one id is needed");
     }
-    code = check_ids(m->prompt_token_ids, n_prompt, "prompt_token_ids", rules->vocab_size, e);
+    code = relay_request_check_ids(m->prompt_token_ids, n_prompt, "prompt_token_ids", rules->vocab_size, e);
     if (code != RELAY_OK) return code;
     if (n_resumed != 0) {
-        code = check_ids(m->resume->generated_token_ids, n_resumed, "resume.generated_token_ids", rules->vocab_size, e);
+        code = relay_request_check_ids(m->resume->generated_token_ids, n_resumed, "resume.generated_token_ids",
+                                       rules->vocab_size, e);
         if (code != RELAY_OK) return code;
     }
     // One position is left for the next token. Compared one by one: the sum of two lengths might wrap.
@@ -101,7 +103,7 @@ static relay_code read_tokens(relay_request *r, const Relay__V1__GenerateTokensR
             n_prompt, n_resumed, rules->max_context);
     }
     uint32_t *ids = relay_arena_alloc(&r->arena, (n_prompt + n_resumed) * sizeof *ids);
-    if (ids == NULL) return too_large(e);
+    if (ids == NULL) return relay_request_too_large(e);
     memcpy(ids, m->prompt_token_ids, n_prompt * sizeof *ids);
     if (n_resumed != 0) memcpy(ids + n_prompt, m->resume->generated_token_ids, n_resumed * sizeof *ids);
     r->token_ids = ids;
@@ -110,119 +112,35 @@ static relay_code read_tokens(relay_request *r, const Relay__V1__GenerateTokensR
     return RELAY_OK;
 }
 
-static relay_code refuse_unsupported_sampling(const Relay__V1__SamplingParams *s, relay_err *e) {
-    if (s->has_typical_p && s->typical_p != 1) return unsupported(e, "sampling.typical_p");
-    if (s->n_logit_bias != 0) return unsupported(e, "sampling.logit_bias");
-    if (s->n_allowed_token_ids != 0) return unsupported(e, "sampling.allowed_token_ids");
-    if (s->n_banned_token_ids != 0) return unsupported(e, "sampling.banned_token_ids");
-    if (s->has_penalty_window && s->penalty_window != 0) return unsupported(e, "sampling.penalty_window");
-    if (s->has_top_n_sigma && s->top_n_sigma != 0) return unsupported(e, "sampling.top_n_sigma");
-    if (s->has_xtc_probability && s->xtc_probability != 0) return unsupported(e, "sampling.xtc_probability");
-    if (s->has_xtc_threshold) return unsupported(e, "sampling.xtc_threshold");
-    if (s->mirostat != NULL) return unsupported(e, "sampling.mirostat");
-    if (s->beam_search != NULL) return unsupported(e, "sampling.beam_search");
-    if (s->has_no_repeat_ngram_size && s->no_repeat_ngram_size != 0) {
-        return unsupported(e, "sampling.no_repeat_ngram_size");
-    }
-    if (s->dry != NULL) return unsupported(e, "sampling.dry");
-    return RELAY_OK;
-}
-
-static uint64_t random_seed(void) {
-    uint64_t seed;
-    relay_ident_random(&seed, sizeof seed);
-    return seed % SEED_END;
-}
-
-static relay_constraint_text text_of(ProtobufCBinaryData d) {
-    return (relay_constraint_text){.bytes = (const char *)d.data, .len = d.len};
-}
-
-static relay_code get_constraint(relay_request *r, const relay_constraint_spec *spec, const relay_request_rules *rules,
-                                 relay_err *e) {
-    relay_code code = relay_constraint_cache_get(rules->constraints, spec, &r->constraint, e);
-    if (code != RELAY_OK || relay_constraint_handle_state(r->constraint) != RELAY_CONSTRAINT_FAILED) return code;
-    if (e != NULL) *e = *relay_constraint_handle_error(r->constraint);
-    return relay_constraint_handle_error(r->constraint)->code;
-}
-
-// What is wrong with a constraint's text is found while it is compiled, which may be later: the request ends then.
-static relay_code read_constraint(relay_request *r, const Relay__V1__Constraint *c, const relay_request_rules *rules,
-                                  relay_err *e) {
-    if (c == NULL) return RELAY_OK;
-    relay_constraint_spec spec = {0};
-    if (c->has_start_after) spec.start_after = text_of(c->start_after);
-    relay_constraint_text *choices = NULL;
-    switch (c->kind_case) {
-    case RELAY__V1__CONSTRAINT__KIND_JSON_SCHEMA:
-        spec.kind = RELAY_CONSTRAINT_JSON_SCHEMA;
-        spec.text = text_of(c->json_schema);
-        break;
-    case RELAY__V1__CONSTRAINT__KIND_REGEX:
-        spec.kind = RELAY_CONSTRAINT_REGEX;
-        spec.text = text_of(c->regex);
-        break;
-    case RELAY__V1__CONSTRAINT__KIND_GRAMMAR:
-        spec.kind = RELAY_CONSTRAINT_GRAMMAR;
-        spec.text = text_of(c->grammar);
-        break;
-    case RELAY__V1__CONSTRAINT__KIND_CHOICES:
-        spec.kind = RELAY_CONSTRAINT_CHOICES;
-        spec.n_choices = (uint32_t)c->choices->n_choice;
-        choices = relay_calloc(spec.n_choices + 1, sizeof choices[0]);
-        for (uint32_t i = 0; i < spec.n_choices; i++)
-            choices[i] = text_of(c->choices->choice[i]);
-        spec.choices = choices;
-        break;
-    case RELAY__V1__CONSTRAINT__KIND_ANY_JSON:
-        if (!c->any_json) {
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "sampling.constraint.any_json is false; allowed is true");
-        }
-        spec.kind = RELAY_CONSTRAINT_ANY_JSON;
-        break;
-    default:
+static relay_code read_stop_sequences(relay_request *r, const Relay__V1__StopCriteria *s,
+                                      const relay_request_rules *rules, relay_err *e) {
+    const size_t n = s->n_stop_token_sequences;
+    if (n == 0) return RELAY_OK;
+    if (n > RELAY_MAX_STOP_SEQUENCES) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "sampling.constraint has none of json_schema, regex, grammar, choices and any_json");
+                          "stop.stop_token_sequences has %zu entries; at most %d are allowed", n,
+                          RELAY_MAX_STOP_SEQUENCES);
     }
-    relay_code code = get_constraint(r, &spec, rules, e);
-    free(choices);
-    return code;
-}
-
-static relay_code read_sampling(relay_request *r, const Relay__V1__SamplingParams *s, const relay_request_rules *rules,
-                                relay_err *e) {
-    relay_sample_params *p = &r->sampling;
-    *p = rules->defaults;
-    p->seed = random_seed();
-    if (s == NULL) return RELAY_OK;
-
-    relay_code code =
-        read_f32(&p->temperature, "sampling.temperature", s->has_temperature, s->temperature, 0, false, 2, e);
-    if (code != RELAY_OK) return code;
-    if (s->has_top_k) p->top_k = s->top_k;
-    code = read_f32(&p->top_p, "sampling.top_p", s->has_top_p, s->top_p, 0, true, 1, e);
-    if (code != RELAY_OK) return code;
-    code = read_f32(&p->min_p, "sampling.min_p", s->has_min_p, s->min_p, 0, false, 1, e);
-    if (code != RELAY_OK) return code;
-    code = read_f32(&p->repetition_penalty, "sampling.repetition_penalty", s->has_repetition_penalty,
-                    s->repetition_penalty, 0, true, 2, e);
-    if (code != RELAY_OK) return code;
-    code = read_f32(&p->frequency_penalty, "sampling.frequency_penalty", s->has_frequency_penalty, s->frequency_penalty,
-                    -2, false, 2, e);
-    if (code != RELAY_OK) return code;
-    code = read_f32(&p->presence_penalty, "sampling.presence_penalty", s->has_presence_penalty, s->presence_penalty, -2,
-                    false, 2, e);
-    if (code != RELAY_OK) return code;
-    if (s->has_seed) {
-        if (s->seed >= SEED_END) {
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "sampling.seed is %llu; allowed is [0, 2^53)",
-                              (unsigned long long)s->seed);
+    relay_stop_sequence *sequences = relay_arena_alloc(&r->arena, n * sizeof *sequences);
+    if (sequences == NULL) return relay_request_too_large(e);
+    for (size_t i = 0; i < n; i++) {
+        const Relay__V1__TokenSequence *q = s->stop_token_sequences[i];
+        if (q->n_token_ids == 0 || q->n_token_ids > RELAY_MAX_STOP_SEQUENCE_IDS) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                              "stop.stop_token_sequences[%zu] has %zu ids; allowed is [1, %d]", i, q->n_token_ids,
+                              RELAY_MAX_STOP_SEQUENCE_IDS);
         }
-        p->seed = s->seed;
+        relay_code code = relay_request_check_ids(q->token_ids, q->n_token_ids, "stop.stop_token_sequences.token_ids",
+                                                  rules->vocab_size, e);
+        if (code != RELAY_OK) return code;
+        uint32_t *ids = relay_arena_alloc(&r->arena, q->n_token_ids * sizeof *ids);
+        if (ids == NULL) return relay_request_too_large(e);
+        memcpy(ids, q->token_ids, q->n_token_ids * sizeof *ids);
+        sequences[i] = (relay_stop_sequence){ids, (uint32_t)q->n_token_ids};
     }
-    code = read_constraint(r, s->constraint, rules, e);
-    if (code != RELAY_OK) return code;
-    return refuse_unsupported_sampling(s, e);
+    r->stop_sequences = sequences;
+    r->n_stop_sequences = (uint32_t)n;
+    return RELAY_OK;
 }
 
 static relay_code read_stop(relay_request *r, const Relay__V1__StopCriteria *s, const relay_request_rules *rules,
@@ -254,44 +172,49 @@ static relay_code read_stop(relay_request *r, const Relay__V1__StopCriteria *s, 
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop.stop_token_ids has %zu ids; at most %d are allowed",
                           s->n_stop_token_ids, RELAY_MAX_STOP_TOKEN_IDS);
     }
-    relay_code code = check_ids(s->stop_token_ids, s->n_stop_token_ids, "stop.stop_token_ids", rules->vocab_size, e);
+    relay_code code =
+        relay_request_check_ids(s->stop_token_ids, s->n_stop_token_ids, "stop.stop_token_ids", rules->vocab_size, e);
     if (code != RELAY_OK) return code;
-    if (s->n_stop_token_ids != 0) {
-        uint32_t *ids = relay_arena_alloc(&r->arena, s->n_stop_token_ids * sizeof *ids);
-        if (ids == NULL) return too_large(e);
-        memcpy(ids, s->stop_token_ids, s->n_stop_token_ids * sizeof *ids);
-        qsort(ids, s->n_stop_token_ids, sizeof *ids, compare_ids);
-        uint32_t n = 0;
-        for (size_t i = 0; i < s->n_stop_token_ids; i++) {
-            if (n == 0 || ids[n - 1] != ids[i]) ids[n++] = ids[i];
-        }
-        r->stop_ids = ids;
-        r->n_stop_ids = n;
-    }
+    code = relay_request_copy_ids(r, &r->stop_ids, &r->n_stop_ids, s->stop_token_ids, s->n_stop_token_ids, e);
+    if (code != RELAY_OK) return code;
     if (s->has_ignore_eos && s->ignore_eos) {
         r->eos_ids = NULL;
         r->n_eos_ids = 0;
     }
-    if (s->n_stop_token_sequences != 0) return unsupported(e, "stop.stop_token_sequences");
-    return RELAY_OK;
+    return read_stop_sequences(r, s, rules, e);
 }
 
-static relay_code read_output(relay_request *r, const Relay__V1__OutputOptions *o, relay_err *e) {
+static relay_code read_output(relay_request *r, const Relay__V1__OutputOptions *o, const relay_request_rules *rules,
+                              relay_err *e) {
     if (o == NULL) return RELAY_OK;
     bool has_mode = o->has_logprob_mode && o->logprob_mode != RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_UNSPECIFIED;
-    if (o->has_top_logprobs) {
-        if (o->top_logprobs > RELAY_MAX_TOP_LOGPROBS) {
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.top_logprobs is %u; allowed is [0, %d]",
-                              o->top_logprobs, RELAY_MAX_TOP_LOGPROBS);
-        }
+    if (o->has_top_logprobs && o->top_logprobs > RELAY_MAX_TOP_LOGPROBS) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.top_logprobs is %u; allowed is [0, %d]", o->top_logprobs,
+                          RELAY_MAX_TOP_LOGPROBS);
+    }
+    if (o->n_logprob_token_ids > RELAY_MAX_WANTED_LOGPROBS) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.logprob_token_ids has %zu ids; at most %d are allowed",
+                          o->n_logprob_token_ids, RELAY_MAX_WANTED_LOGPROBS);
+    }
+    relay_code code = relay_request_check_ids(o->logprob_token_ids, o->n_logprob_token_ids, "output.logprob_token_ids",
+                                              rules->vocab_size, e);
+    if (code != RELAY_OK) return code;
+    if (o->has_top_logprobs || o->n_logprob_token_ids != 0) {
         bool is_processed = has_mode && o->logprob_mode == RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_PROCESSED;
-        r->sampling.n_top = o->top_logprobs;
+        r->sampling.n_top = o->has_top_logprobs ? o->top_logprobs : 0;
         r->sampling.logprob_mode = is_processed ? RELAY_LOGPROB_PROCESSED : RELAY_LOGPROB_RAW;
     } else if (has_mode) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.logprob_mode is set without output.top_logprobs");
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "output.logprob_mode is set without output.top_logprobs or output.logprob_token_ids");
     }
-    if (o->has_prompt_top_logprobs) return unsupported(e, "output.prompt_top_logprobs");
-    if (o->n_logprob_token_ids != 0) return unsupported(e, "output.logprob_token_ids");
+    if (o->n_logprob_token_ids != 0) {
+        uint32_t *ids = relay_arena_alloc(&r->arena, o->n_logprob_token_ids * sizeof *ids);
+        if (ids == NULL) return relay_request_too_large(e);
+        memcpy(ids, o->logprob_token_ids, o->n_logprob_token_ids * sizeof *ids);
+        r->wanted_ids = ids;
+        r->n_wanted_ids = (uint32_t)o->n_logprob_token_ids;
+    }
+    if (o->has_prompt_top_logprobs) return relay_request_unsupported(e, "output.prompt_top_logprobs");
     r->is_final_only = o->has_final_only && o->final_only;
     return RELAY_OK;
 }
@@ -334,7 +257,6 @@ relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateT
 // What is resumed must have something left to generate.
 static relay_code read_resume(relay_request *r, const Relay__V1__Resume *resume, relay_err *e) {
     if (resume == NULL) return RELAY_OK;
-    if (resume->has_sampler_state && resume->sampler_state.len != 0) return unsupported(e, "resume.sampler_state");
     uint32_t index = resume->has_index ? resume->index : 0;
     if (index >= r->n_sequences) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "resume.index is %u; allowed is [0, %u), what num_sequences says",
@@ -358,6 +280,14 @@ static relay_code read_resume(relay_request *r, const Relay__V1__Resume *resume,
                           "resume.generated_token_ids ends with %u, which ends an answer: nothing is left to generate",
                           last);
     }
+    for (uint32_t i = 0; i < r->n_stop_sequences && n_resumed > r->min_new_tokens; i++) {
+        const relay_stop_sequence *q = &r->stop_sequences[i];
+        if (q->n <= n_resumed && memcmp(r->token_ids + r->n_tokens - q->n, q->ids, q->n * sizeof *q->ids) == 0) {
+            return relay_fail(
+                e, RELAY_INVALID_ARGUMENT,
+                "resume.generated_token_ids ends with stop.stop_token_sequences[%u]: nothing is left to generate", i);
+        }
+    }
     return RELAY_OK;
 }
 
@@ -374,12 +304,12 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
     if (code != RELAY_OK) return code;
     code = relay_request_label(r, &r->sequence_id, m->has_sequence_id, m->sequence_id, "sequence_id", e);
     if (code != RELAY_OK) return code;
-    if (m->has_lease_ms && m->lease_ms != 0) return unsupported(e, "lease_ms");
-    code = read_sampling(r, m->sampling, rules, e);
+    if (m->has_lease_ms && m->lease_ms != 0) return relay_request_unsupported(e, "lease_ms");
+    code = relay_request_read_sampling(r, m->sampling, m->resume, rules, e);
     if (code != RELAY_OK) return code;
     code = read_stop(r, m->stop, rules, e);
     if (code != RELAY_OK) return code;
-    code = read_output(r, m->output, e);
+    code = read_output(r, m->output, rules, e);
     if (code != RELAY_OK) return code;
     code = read_cache(r, m->cache, e);
     if (code != RELAY_OK) return code;

@@ -20,6 +20,7 @@ typedef struct relay_request_rules {
     const uint8_t *fingerprint;          // [RELAY_FINGERPRINT_BYTES] of the vocabulary; borrowed likewise
     relay_constraint_cache *constraints; // borrowed likewise; never NULL
     relay_sample_params defaults;        // of the fields that a client may leave unset
+    uint32_t default_penalty_window;
 } relay_request_rules;
 
 // Reads a message into *out, with its own copy of everything. Text fields have been checked to be UTF-8, enum values to

@@ -204,17 +204,6 @@ relay_model_service *relay_model_service_create(relay_rpc_server *server, relay_
     return s;
 }
 
-static relay_sample_params default_sampling(const relay_model_info *info) {
-    return (relay_sample_params){
-        .temperature = info->has_temperature ? info->temperature : 1,
-        .top_k = info->has_top_k ? info->top_k : 0,
-        .top_p = info->has_top_p ? info->top_p : 1,
-        .min_p = info->has_min_p ? info->min_p : 0,
-        .repetition_penalty = info->has_repetition_penalty ? info->repetition_penalty : 1,
-        .logprob_mode = RELAY_LOGPROB_NONE,
-    };
-}
-
 static void on_constraint_settled(void *engine) {
     relay_engine_settle_constraints(engine);
 }
@@ -227,7 +216,8 @@ void relay_model_service_serve(relay_model_service *s, relay_engine *engine, con
         .vocab_size = info->vocab_size,
         .max_context = info->max_context,
         .fingerprint = relay_vocab_fingerprint(vocab),
-        .defaults = default_sampling(info),
+        .defaults = info->default_sampling,
+        .default_penalty_window = info->default_penalty_window,
     };
     s->constraints = relay_constraint_cache_create(vocab, info->vocab_size, on_constraint_settled, engine);
     v->rules.constraints = s->constraints;

@@ -44,6 +44,7 @@ typedef struct relay_serving {
     relay_request_rules rules;
     Relay__V1__GetModelInfoResponse info_message; // points into the above and below
     Relay__V1__SamplingParams default_sampling;
+    Relay__V1__Mirostat default_mirostat;
 } relay_serving;
 
 struct relay_model_service {

@@ -68,6 +68,10 @@ static void reads_every_integer_type_within_a_range(void **state) {
     assert_non_null(
         strstr(e.message, "key \"negative\" is -9223372036854775808; it must be from 0 to 18446744073709551615"));
     assert_int_equal(v, 42);
+    int64_t s;
+    assert_int_equal(relay_gguf_i64(g, "negative", INT64_MIN, INT64_MAX, &s, NULL, &e), RELAY_OK);
+    assert_true(s == INT64_MIN);
+    assert_int_equal(relay_gguf_i64(g, "negative", 0, INT64_MAX, &s, NULL, &e), RELAY_INVALID_ARGUMENT);
     relay_gguf_close(g);
     gguf_writer_destroy(w);
     free(copy);

@@ -270,13 +270,36 @@ static void a_model_says_what_it_is(void **state) {
     assert_string_equal(i->weight_format, "Q4_K");
     assert_int_equal(i->vocab_size, 320);
     assert_int_equal(i->max_context, 256);
-    assert_true(i->has_temperature && i->temperature == 0.5f);
-    assert_true(i->has_top_k && i->top_k == 40);
-    assert_false(i->has_top_p || i->has_min_p || i->has_repetition_penalty);
+    const relay_sample_params *p = &i->default_sampling;
+    assert_true(p->temperature == 0.5f && p->top_k == 40);
+    // What the file does not say is off.
+    assert_true(p->top_p == 1 && p->min_p == 0 && p->typical_p == 1 && p->repetition_penalty == 1);
+    assert_true(p->xtc_probability == 0 && p->mirostat == 0 && i->default_penalty_window == 0);
     assert_int_equal(i->n_groups, 1);
     assert_int_equal(i->groups[0].n_blocks, 2 * 256 / 16); // two sequences of the whole context
     assert_int_equal(i->kv_bytes, i->groups[0].n_blocks * i->groups[0].block_bytes);
     assert_true(i->groups[0].block_bytes >= 16 * 3 * 2 * 2 * 32 * sizeof(float)); // keys and values
+    relay_model_destroy(m);
+}
+
+static void the_files_own_sampling_is_the_default(void **state) {
+    tiny_model t = tiny_llama;
+    t.edits[0] = (tiny_edit){.what = TINY_F32, .name = "general.sampling.xtc_probability", .real = 0.25f};
+    t.edits[1] = (tiny_edit){.what = TINY_U32, .name = "general.sampling.mirostat", .number = 1};
+    t.edits[2] = (tiny_edit){.what = TINY_F32, .name = "general.sampling.mirostat_tau", .real = 3};
+    t.edits[3] = (tiny_edit){.what = TINY_U32, .name = "general.sampling.penalty_last_n", .number = 64};
+    relay_model *m = load_well(&t, &small_opts);
+    const relay_model_info *i = relay_model_get_info(m);
+    assert_true(i->default_sampling.xtc_probability == 0.25f && i->default_sampling.xtc_threshold == 0.1f);
+    assert_int_equal(i->default_sampling.mirostat, 1);
+    assert_true(i->default_sampling.mirostat_tau == 3 && i->default_sampling.mirostat_eta == 0.1f);
+    assert_int_equal(i->default_penalty_window, 64);
+    relay_model_destroy(m);
+    t = tiny_llama;
+    t.edits[0] = (tiny_edit){.what = TINY_U32, .name = "general.sampling.penalty_last_n", .number = 0};
+    t.edits[1] = (tiny_edit){.what = TINY_F32, .name = "general.sampling.penalty_repeat", .real = 1.5f};
+    m = load_well(&t, &small_opts);
+    assert_true(relay_model_get_info(m)->default_sampling.repetition_penalty == 1); // over no ids at all
     relay_model_destroy(m);
 }
 
@@ -358,6 +381,7 @@ int main(void) {
         cmocka_unit_test(rope_factors_must_be_positive),
         cmocka_unit_test(the_options_are_checked_too),
         cmocka_unit_test(a_model_says_what_it_is),
+        cmocka_unit_test(the_files_own_sampling_is_the_default),
         cmocka_unit_test(a_model_without_a_name_has_its_files),
         cmocka_unit_test(the_context_served_is_what_the_memory_holds),
         cmocka_unit_test(the_fingerprint_changes_with_weights_and_hyperparameters_alone),

@@ -15,6 +15,7 @@
 #include "common/message.h"
 #include "common/vocab.h"
 #include "model_svc/request_read.h"
+#include "model_svc/sampler_state.h"
 #include "tests/model_svc/constraint/byte_vocab.h"
 
 enum { VOCAB = 1000, CONTEXT = 64 };
@@ -24,9 +25,18 @@ static const uint8_t fingerprint[RELAY_FINGERPRINT_BYTES] = {1, 2, 3};
 
 static relay_request_rules rules = {
     // the cache of constraints is made in main
-    .vocab_size = VOCAB,        .max_context = CONTEXT,
-    .eos_ids = eos_ids,         .n_eos_ids = 2,
-    .fingerprint = fingerprint, .defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+    .vocab_size = VOCAB,
+    .max_context = CONTEXT,
+    .eos_ids = eos_ids,
+    .n_eos_ids = 2,
+    .fingerprint = fingerprint,
+    .defaults = {.temperature = 1,
+                 .top_p = 1,
+                 .typical_p = 1,
+                 .repetition_penalty = 1,
+                 .xtc_threshold = 0.1f,
+                 .mirostat_tau = 5,
+                 .mirostat_eta = 0.1f},
 };
 
 // A request with every part there and everything off.
@@ -37,6 +47,11 @@ typedef struct whole_request {
     Relay__V1__OutputOptions output;
     Relay__V1__CacheOptions cache;
     Relay__V1__Resume resume;
+    Relay__V1__Mirostat mirostat;
+    Relay__V1__Dry dry;
+    Relay__V1__TokenBias bias, *biases[1];
+    Relay__V1__TokenSequence stop_sequence, *stop_sequences[1];
+    uint32_t stop_sequence_ids[2];
     uint32_t prompt[CONTEXT + 1], resumed[CONTEXT + 1];
 } whole_request;
 
@@ -58,9 +73,31 @@ static void whole_request_init(whole_request *r) {
     r->message.cache = &r->cache;
     r->message.resume = &r->resume;
     r->resume.generated_token_ids = r->resumed;
+    relay__v1__mirostat__init(&r->mirostat);
+    relay__v1__dry__init(&r->dry);
+    relay__v1__token_bias__init(&r->bias);
+    relay__v1__token_sequence__init(&r->stop_sequence);
+    r->biases[0] = &r->bias;
+    r->stop_sequences[0] = &r->stop_sequence;
+    RELAY_SET(&r->bias, token_id, 4);
+    RELAY_SET(&r->bias, bias, 1);
+    r->stop_sequence_ids[0] = 4;
+    r->stop_sequence.token_ids = r->stop_sequence_ids;
+    r->stop_sequence.n_token_ids = 2;
     RELAY_SET(&r->sampling, seed, 1);
     RELAY_SET(&r->output, top_logprobs, 1);
     RELAY_SET(&r->stop, max_new_tokens, 20);
+}
+
+// With the parts that change an answer by being there.
+static void whole_request_init_deep(whole_request *r) {
+    whole_request_init(r);
+    r->sampling.mirostat = &r->mirostat;
+    r->sampling.dry = &r->dry;
+    r->sampling.n_logit_bias = 1;
+    r->sampling.logit_bias = r->biases;
+    r->stop.n_stop_token_sequences = 1;
+    r->stop.stop_token_sequences = r->stop_sequences;
 }
 
 // Everything that a request was read into, as text.
@@ -74,6 +111,28 @@ static void describe(relay_buf *out, const relay_request *r) {
                      (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p,
                      (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
                      (unsigned long long)p->seed, p->logprob_mode, p->n_top);
+    relay_buf_printf(out, " typical=%g sigma=%g xtc=%g,%g mirostat=%u,%g,%g,%g window=%u ngram=%u dry=%g,%g,%u,%u:",
+                     (double)p->typical_p, (double)p->top_n_sigma, (double)p->xtc_probability, (double)p->xtc_threshold,
+                     p->mirostat, (double)p->mirostat_tau, (double)p->mirostat_eta, (double)p->mirostat_mu,
+                     r->penalty_window, r->no_repeat_ngram_size, (double)r->dry.multiplier, (double)r->dry.base,
+                     r->dry.allowed_length, r->dry.window);
+    for (uint32_t i = 0; i < r->dry.n_breakers; i++)
+        relay_buf_printf(out, " %u", r->dry.breakers[i]);
+    relay_buf_printf(out, " bias:");
+    for (uint32_t i = 0; i < r->n_logit_bias; i++)
+        relay_buf_printf(out, " %u=%g", r->logit_bias[i].token_id, (double)r->logit_bias[i].bias);
+    relay_buf_printf(out, " allowed:");
+    for (uint32_t i = 0; i < r->n_allowed_words; i++)
+        relay_buf_printf(out, " %x", r->allowed[i]);
+    relay_buf_printf(out, " wanted:");
+    for (uint32_t i = 0; i < r->n_wanted_ids; i++)
+        relay_buf_printf(out, " %u", r->wanted_ids[i]);
+    relay_buf_printf(out, " sequences:");
+    for (uint32_t i = 0; i < r->n_stop_sequences; i++) {
+        for (uint32_t k = 0; k < r->stop_sequences[i].n; k++)
+            relay_buf_printf(out, " %u", r->stop_sequences[i].ids[k]);
+        relay_buf_printf(out, ";");
+    }
     relay_buf_printf(out, " max=%u min=%u eos=%u stop=%u:", r->max_new_tokens, r->min_new_tokens, r->n_eos_ids,
                      r->n_stop_ids);
     for (uint32_t i = 0; i < r->n_stop_ids; i++)
@@ -131,31 +190,31 @@ static const field_case sampling_fields[] = {
     FIELD("top_k", USED, 3),
     FIELD("top_p", USED, 0.5),
     FIELD("min_p", USED, 0.5),
-    FIELD_WITH_OFF("typical_p", 0.5, 1),
+    FIELD("typical_p", USED, 0.5),
     FIELD("repetition_penalty", USED, 1.5),
     FIELD("frequency_penalty", USED, -1.5),
     FIELD("presence_penalty", USED, 1.5),
     FIELD("seed", USED, 77),
-    FIELD("logit_bias", REFUSED, 0),
-    FIELD("allowed_token_ids", REFUSED, 3),
-    FIELD("banned_token_ids", REFUSED, 3),
+    FIELD("logit_bias", CHECKED, 0),
+    FIELD("allowed_token_ids", USED, 3),
+    FIELD("banned_token_ids", USED, 3),
     FIELD("constraint", CHECKED, 0), // read by the_kinds_of_constraint_are_read
-    FIELD_WITH_OFF("penalty_window", 5, 0),
-    FIELD_WITH_OFF("top_n_sigma", 1, 0),
-    FIELD_WITH_OFF("xtc_probability", 0.5, 0),
-    FIELD("xtc_threshold", REFUSED, 0.1),
-    FIELD("mirostat", REFUSED, 0),
+    FIELD("penalty_window", USED, 5),
+    FIELD("top_n_sigma", USED, 1),
+    FIELD("xtc_probability", USED, 0.5),
+    FIELD("xtc_threshold", CHECKED, 0.1),
+    FIELD("mirostat", USED, 0),
     FIELD("beam_search", REFUSED, 0),
-    FIELD_WITH_OFF("no_repeat_ngram_size", 3, 0),
-    FIELD("dry", REFUSED, 0),
+    FIELD("no_repeat_ngram_size", USED, 3),
+    FIELD("dry", USED, 0),
 };
 static const field_case stop_fields[] = {
     FIELD("max_new_tokens", USED, 9), FIELD("min_new_tokens", USED, 4),          FIELD("stop_token_ids", USED, 6),
-    FIELD("ignore_eos", USED, 1),     FIELD("stop_token_sequences", REFUSED, 0),
+    FIELD("ignore_eos", USED, 1),     FIELD("stop_token_sequences", CHECKED, 0),
 };
 static const field_case output_fields[] = {
-    FIELD("top_logprobs", USED, 5),         FIELD("prompt_top_logprobs", REFUSED, 0),
-    FIELD("logprob_token_ids", REFUSED, 3), FIELD("logprob_mode", USED, 2),
+    FIELD("top_logprobs", USED, 5),      FIELD("prompt_top_logprobs", REFUSED, 0),
+    FIELD("logprob_token_ids", USED, 3), FIELD("logprob_mode", USED, 2),
     FIELD("final_only", USED, 1),
 };
 static const field_case cache_fields[] = {
@@ -165,8 +224,24 @@ static const field_case cache_fields[] = {
 };
 static const field_case resume_fields[] = {
     FIELD("generated_token_ids", USED, 44),
-    FIELD("sampler_state", REFUSED, 0),
+    FIELD("sampler_state", CHECKED, 0),
     FIELD("index", CHECKED, 1),
+};
+static const field_case mirostat_fields[] = {
+    FIELD("version", USED, 1),
+    FIELD("tau", USED, 3),
+    FIELD("eta", USED, 0.5),
+};
+static const field_case dry_fields[] = {
+    FIELD("multiplier", USED, 2),        FIELD("penalty_base", USED, 3), FIELD("allowed_length", USED, 5),
+    FIELD("breaker_token_ids", USED, 9), FIELD("breakers", CHECKED, 0),  FIELD("window", USED, 50),
+};
+static const field_case bias_fields[] = {
+    FIELD("token_id", USED, 9),
+    FIELD("bias", USED, -3),
+};
+static const field_case token_sequence_fields[] = {
+    FIELD("token_ids", USED, 44),
 };
 #undef FIELD
 #undef FIELD_WITH_OFF
@@ -240,14 +315,14 @@ static const field_case *find_case(const field_case *cases, size_t n, const char
     return NULL;
 }
 
-static void check_field(size_t part_offset, const char *prefix, const ProtobufCFieldDescriptor *f,
-                        const field_case *c) {
+static void check_field(void (*init)(whole_request *), size_t part_offset, const char *prefix,
+                        const ProtobufCFieldDescriptor *f, const field_case *c) {
     relay_buf before, after;
     relay_buf_init(&before, 1 << 16);
     relay_buf_init(&after, 1 << 16);
     relay_err e;
     whole_request r;
-    whole_request_init(&r);
+    init(&r);
     assert_int_equal(read_and_describe(&r, &before, &e), RELAY_OK);
     char path[64];
     snprintf(path, sizeof path, "%s%s", prefix, f->name);
@@ -268,7 +343,7 @@ static void check_field(size_t part_offset, const char *prefix, const ProtobufCF
         if (code != RELAY_UNIMPLEMENTED) fail_msg("%s: %s", path, relay_code_name(code));
         assert_non_null(strstr(e.message, path));
         if (!c->has_off) break;
-        whole_request_init(&r);
+        init(&r);
         set_field(part, f, c->off, &memory);
         code = read_and_describe(&r, &after, &e);
         if (code != RELAY_OK) fail_msg("%s at its off value: %s", path, e.message);
@@ -282,24 +357,30 @@ static void check_field(size_t part_offset, const char *prefix, const ProtobufCF
     relay_buf_fini(&after);
 }
 
-static void check_message(const ProtobufCMessageDescriptor *d, size_t part_offset, const char *prefix,
-                          const field_case *cases, size_t n_cases) {
+static void check_message(void (*init)(whole_request *), const ProtobufCMessageDescriptor *d, size_t part_offset,
+                          const char *prefix, const field_case *cases, size_t n_cases) {
     for (unsigned i = 0; i < d->n_fields; i++) {
-        check_field(part_offset, prefix, &d->fields[i], find_case(cases, n_cases, d->fields[i].name));
+        check_field(init, part_offset, prefix, &d->fields[i], find_case(cases, n_cases, d->fields[i].name));
     }
     assert_int_equal(d->n_fields, n_cases);
 }
 
-#define CHECK_MESSAGE(descriptor, part, prefix, cases)                                                                 \
-    check_message(&descriptor, offsetof(whole_request, part), prefix, cases, sizeof cases / sizeof cases[0])
+#define CHECK_MESSAGE(init, descriptor, part, prefix, cases)                                                           \
+    check_message(init, &descriptor, offsetof(whole_request, part), prefix, cases, sizeof cases / sizeof cases[0])
 
 static void every_field_has_an_effect_or_is_refused(void **state) {
-    CHECK_MESSAGE(relay__v1__generate_tokens_request__descriptor, message, "", request_fields);
-    CHECK_MESSAGE(relay__v1__sampling_params__descriptor, sampling, "sampling.", sampling_fields);
-    CHECK_MESSAGE(relay__v1__stop_criteria__descriptor, stop, "stop.", stop_fields);
-    CHECK_MESSAGE(relay__v1__output_options__descriptor, output, "output.", output_fields);
-    CHECK_MESSAGE(relay__v1__cache_options__descriptor, cache, "cache.", cache_fields);
-    CHECK_MESSAGE(relay__v1__resume__descriptor, resume, "resume.", resume_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__generate_tokens_request__descriptor, message, "", request_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__sampling_params__descriptor, sampling, "sampling.", sampling_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__stop_criteria__descriptor, stop, "stop.", stop_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__output_options__descriptor, output, "output.", output_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__cache_options__descriptor, cache, "cache.", cache_fields);
+    CHECK_MESSAGE(whole_request_init, relay__v1__resume__descriptor, resume, "resume.", resume_fields);
+    CHECK_MESSAGE(whole_request_init_deep, relay__v1__mirostat__descriptor, mirostat, "sampling.mirostat.",
+                  mirostat_fields);
+    CHECK_MESSAGE(whole_request_init_deep, relay__v1__dry__descriptor, dry, "sampling.dry.", dry_fields);
+    CHECK_MESSAGE(whole_request_init_deep, relay__v1__token_bias__descriptor, bias, "sampling.logit_bias", bias_fields);
+    CHECK_MESSAGE(whole_request_init_deep, relay__v1__token_sequence__descriptor, stop_sequence,
+                  "stop.stop_token_sequences", token_sequence_fields);
 }
 
 // ---- Several answers
@@ -407,11 +488,26 @@ static void numbers_out_of_range_are_named_with_their_range(void **state) {
         CASE(frequency_penalty, INFINITY, "inf", "[-2, 2]"),
         CASE(presence_penalty, 3, "3", "[-2, 2]"),
         CASE(presence_penalty, NAN, "nan", "[-2, 2]"),
+        CASE(typical_p, 0, "is 0;", "(0, 1]"),
+        CASE(typical_p, 1.5f, "1.5", "(0, 1]"),
+        CASE(top_n_sigma, -1, "-1", "[0, 100]"),
+        CASE(top_n_sigma, NAN, "nan", "[0, 100]"),
+        CASE(xtc_probability, 2, "2", "[0, 1]"),
+        CASE(xtc_threshold, 0.6f, "0.6", "[0, 0.5]"),
+#undef CASE
+#define CASE(part, field, name, value, text, range)                                                                    \
+    {offsetof(whole_request, part.field), offsetof(whole_request, part.has_##field), name, value, text, range}
+        CASE(mirostat, tau, "sampling.mirostat.tau", 0, "is 0;", "(0, 100]"),
+        CASE(mirostat, eta, "sampling.mirostat.eta", 2, "2", "(0, 1]"),
+        CASE(dry, multiplier, "sampling.dry.multiplier", -1, "-1", "[0, 100]"),
+        CASE(dry, penalty_base, "sampling.dry.penalty_base", 0.5f, "0.5", "[1, 100]"),
+        CASE(bias, bias, "sampling.logit_bias[0].bias", -101, "-101", "[-100, 100]"),
+        CASE(bias, bias, "sampling.logit_bias[0].bias", NAN, "nan", "[-100, 100]"),
 #undef CASE
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         whole_request r;
-        whole_request_init(&r);
+        whole_request_init_deep(&r);
         *(float *)((char *)&r + cases[i].offset) = cases[i].value;
         *(protobuf_c_boolean *)((char *)&r + cases[i].has_offset) = 1;
         expect_refusal(&r, RELAY_INVALID_ARGUMENT, cases[i].name, cases[i].text, cases[i].range);
@@ -502,6 +598,163 @@ static void lengths_and_counts_out_of_range_are_named(void **state) {
     whole_request_init(&r);
     RELAY_SET(&r.message, sequence_id, relay_message_bytes(label, 10));
     expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sequence_id", "NUL", "");
+}
+
+static void settings_that_leave_each_other_without_effect_are_refused_together(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    r.sampling.mirostat = &r.mirostat;
+    RELAY_SET(&r.sampling, top_k, 40);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.top_k", "40", "sampling.mirostat");
+    RELAY_SET(&r.mirostat, version, 0); // off
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    assert_int_equal(request.sampling.top_k, 40);
+    relay_request_fini(&request);
+    RELAY_SET(&r.mirostat, version, 3);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.mirostat.version", "3", "[0, 2]");
+
+    whole_request_init(&r);
+    r.sampling.mirostat = &r.mirostat;
+    RELAY_SET(&r.sampling, typical_p, 0.5f);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.typical_p", "0.5", "sampling.mirostat");
+    r.sampling.has_typical_p = 0;
+    RELAY_SET(&r.sampling, xtc_probability, 0.5f);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.xtc_probability", "0.5", "sampling.mirostat");
+    r.sampling.has_xtc_probability = 0;
+    RELAY_SET(&r.sampling, temperature, 0);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.temperature", "is 0", "(0, 2]");
+}
+
+static void what_the_model_sets_gives_way_to_the_request(void **state) {
+    relay_request_rules own = rules;
+    own.defaults.top_k = 40;
+    own.defaults.top_p = 0.9f;
+    whole_request r;
+    whole_request_init(&r);
+    r.sampling.mirostat = &r.mirostat;
+    RELAY_SET(&r.mirostat, tau, 3);
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &own, NULL), RELAY_OK);
+    assert_true(request.sampling.mirostat == 2 && request.sampling.top_k == 0 && request.sampling.top_p == 1);
+    assert_true(request.sampling.mirostat_mu == 6);
+    relay_request_fini(&request);
+    own.defaults.mirostat = 1;
+    own.defaults.mirostat_tau = 5;
+    r.sampling.mirostat = NULL;
+    assert_int_equal(relay_request_read(&request, &r.message, &own, NULL), RELAY_OK);
+    assert_true(request.sampling.mirostat == 1 && request.sampling.mirostat_mu == 10);
+    relay_request_fini(&request);
+    RELAY_SET(&r.sampling, top_k, 3);
+    assert_int_equal(relay_request_read(&request, &r.message, &own, NULL), RELAY_OK);
+    assert_true(request.sampling.mirostat == 0 && request.sampling.top_k == 3);
+    relay_request_fini(&request);
+}
+
+static void a_sampler_goes_on_from_its_state(void **state) {
+    whole_request r;
+    whole_request_init(&r);
+    r.sampling.mirostat = &r.mirostat;
+    r.resume.n_generated_token_ids = 3;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.sampler_state", "3 ids", "mirostat needs");
+    uint8_t bytes[RELAY_SAMPLER_STATE_BYTES + 1] = {0};
+    relay_sampler_state_write(bytes, 7.25f);
+    RELAY_SET(&r.resume, sampler_state, relay_message_bytes(bytes, RELAY_SAMPLER_STATE_BYTES));
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    assert_true(request.sampling.mirostat_mu == 7.25f);
+    relay_request_fini(&request);
+    r.resume.sampler_state.len++;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.sampler_state", "6 bytes", "5 bytes");
+    r.resume.sampler_state.len--;
+    relay_sampler_state_write(bytes, NAN);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.sampler_state", "nan", "finite");
+    bytes[0] = 9;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.sampler_state", "begins with 9", "begin with 1");
+    bytes[0] = 1;
+    r.sampling.mirostat = NULL;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.sampler_state", "5 bytes", "none are allowed");
+}
+
+static void a_mask_holds_what_is_allowed_and_not_banned(void **state) {
+    uint32_t allowed[] = {3, 40, 999}, banned[] = {40};
+    whole_request r;
+    whole_request_init(&r);
+    r.sampling.n_banned_token_ids = 1;
+    r.sampling.banned_token_ids = banned;
+    relay_request request;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    assert_int_equal(request.n_allowed_words, 32);
+    for (uint32_t i = 0; i < 1024; i++)
+        assert_int_equal(request.allowed[i / 32] >> i % 32 & 1, i < VOCAB && i != 40);
+    relay_request_fini(&request);
+    r.sampling.n_allowed_token_ids = 3;
+    r.sampling.allowed_token_ids = allowed;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, NULL), RELAY_OK);
+    for (uint32_t i = 0; i < 1024; i++)
+        assert_int_equal(request.allowed[i / 32] >> i % 32 & 1, i == 3 || i == 999);
+    relay_request_fini(&request);
+    allowed[0] = 40;
+    r.sampling.n_allowed_token_ids = 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.allowed_token_ids", "1 ids", "at least one");
+}
+
+static void lists_of_sampling_out_of_range_are_named(void **state) {
+    whole_request r;
+    whole_request_init_deep(&r);
+    Relay__V1__TokenBias *many[RELAY_MAX_LOGIT_BIAS + 1];
+    for (uint32_t i = 0; i <= RELAY_MAX_LOGIT_BIAS; i++)
+        many[i] = &r.bias;
+    r.sampling.logit_bias = many;
+    r.sampling.n_logit_bias = RELAY_MAX_LOGIT_BIAS + 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.logit_bias", "1025", "1024");
+    r.sampling.n_logit_bias = 2;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.logit_bias", "id 4", "once");
+    r.sampling.n_logit_bias = 1;
+    RELAY_SET(&r.bias, token_id, VOCAB);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.logit_bias[0].token_id", "1000", "below 1000");
+    r.bias.has_token_id = 0;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.logit_bias[0].token_id", "unset", "needed");
+
+    whole_request_init_deep(&r);
+    uint32_t id = VOCAB;
+    r.sampling.allowed_token_ids = &id;
+    r.sampling.n_allowed_token_ids = 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.allowed_token_ids[0]", "1000", "below 1000");
+    r.sampling.n_allowed_token_ids = 0;
+    r.sampling.banned_token_ids = &id;
+    r.sampling.n_banned_token_ids = 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.banned_token_ids[0]", "1000", "below 1000");
+    r.sampling.n_banned_token_ids = 0;
+    r.dry.breaker_token_ids = &id;
+    r.dry.n_breaker_token_ids = 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "sampling.dry.breaker_token_ids[0]", "1000", "below 1000");
+
+    whole_request_init_deep(&r);
+    r.stop_sequence.n_token_ids = 0;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.stop_token_sequences[0]", "0 ids", "[1, 64]");
+    r.stop_sequence.n_token_ids = 1;
+    r.stop_sequence_ids[0] = VOCAB;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.stop_token_sequences.token_ids[0]", "1000", "below 1000");
+    Relay__V1__TokenSequence *sequences[RELAY_MAX_STOP_SEQUENCES + 1];
+    r.stop.stop_token_sequences = sequences;
+    r.stop.n_stop_token_sequences = RELAY_MAX_STOP_SEQUENCES + 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "stop.stop_token_sequences", "65", "64");
+
+    whole_request_init(&r);
+    uint32_t wanted[RELAY_MAX_WANTED_LOGPROBS + 1] = {0};
+    r.output.logprob_token_ids = wanted;
+    r.output.n_logprob_token_ids = RELAY_MAX_WANTED_LOGPROBS + 1;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "output.logprob_token_ids", "21", "20");
+
+    whole_request_init(&r);
+    r.stop.n_stop_token_sequences = 1;
+    r.stop.stop_token_sequences = r.stop_sequences;
+    r.stop_sequence_ids[0] = 10;
+    r.stop_sequence_ids[1] = 11;
+    r.resume.n_generated_token_ids = 2;
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "resume.generated_token_ids", "stop.stop_token_sequences[0]",
+                   "nothing is left");
 }
 
 static void ids_past_the_vocabulary_are_named(void **state) {
@@ -649,6 +902,11 @@ int main(void) {
         cmocka_unit_test(numbers_out_of_range_are_named_with_their_range),
         cmocka_unit_test(the_ends_of_the_ranges_are_allowed),
         cmocka_unit_test(lengths_and_counts_out_of_range_are_named),
+        cmocka_unit_test(settings_that_leave_each_other_without_effect_are_refused_together),
+        cmocka_unit_test(what_the_model_sets_gives_way_to_the_request),
+        cmocka_unit_test(a_sampler_goes_on_from_its_state),
+        cmocka_unit_test(a_mask_holds_what_is_allowed_and_not_banned),
+        cmocka_unit_test(lists_of_sampling_out_of_range_are_named),
         cmocka_unit_test(ids_past_the_vocabulary_are_named),
         cmocka_unit_test(what_is_resumed_must_have_something_left),
         cmocka_unit_test(another_vocabulary_is_refused_with_both_fingerprints),

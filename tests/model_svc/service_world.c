@@ -42,8 +42,7 @@ static void make_fake(service_world *w, const service_world_opts *o) {
         .n_groups = 1,
         .groups = {{.block_bytes = 64, .n_blocks = o->n_blocks}},
         .numerics_id = "fake",
-        .has_top_k = true,
-        .top_k = 7,
+        .default_sampling = {.temperature = 1, .top_k = 7, .top_p = 1, .typical_p = 1, .repetition_penalty = 1},
     };
 }
 
