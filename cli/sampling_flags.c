@@ -19,6 +19,8 @@ static const struct flag {
     bool is_file; // the value may be a file's name, whose text is meant
 } table[RELAY_SAMPLING_FLAGS] = {
 #define SAMPLING   &relay__v1__sampling_params__descriptor
+#define MIROSTAT   &relay__v1__mirostat__descriptor
+#define DRY        &relay__v1__dry__descriptor
 #define CONSTRAINT &relay__v1__constraint__descriptor
 #define CHOICES    &relay__v1__choices__descriptor
 #define STOP       &relay__v1__text_stop__descriptor
@@ -28,9 +30,29 @@ static const struct flag {
     {SAMPLING, "top_k", NULL, "K", "draw from the K most likely; 0 is off", false},
     {SAMPLING, "top_p", NULL, "P", "draw from the most likely that make up P; 1 is off", false},
     {SAMPLING, "min_p", NULL, "P", "leave out what is less likely than P times the best", false},
+    {SAMPLING, "typical_p", NULL, "P", "draw from those whose surprise is typical and that make up P; 1 is off", false},
+    {SAMPLING, "top_n_sigma", NULL, "N", "leave out logits more than N deviations below the best; 0 is off", false},
+    {SAMPLING, "xtc_probability", NULL, "P", "how often the likeliest choices are left out; 0 is off", false},
+    {SAMPLING, "xtc_threshold", NULL, "P", "from which share on a choice counts as one of these, 0 to 0.5", false},
+    {MIROSTAT, "version", "mirostat", "V", "hold the surprise at a target in place of truncation: 1 or 2; 0 is off",
+     false},
+    {MIROSTAT, "tau", "mirostat_tau", "BITS", "that target", false},
+    {MIROSTAT, "eta", "mirostat_eta", "R", "how fast it is approached, up to 1", false},
     {SAMPLING, "repetition_penalty", NULL, "R", "over 1 makes what prompt or answer hold less likely; 1 is off", false},
     {SAMPLING, "frequency_penalty", NULL, "F", "taken off for each time the answer has it, -2 to 2", false},
     {SAMPLING, "presence_penalty", NULL, "F", "taken off once the answer has it, -2 to 2", false},
+    {SAMPLING, "penalty_window", NULL, "N", "the penalties count the last N tokens; 0 is all", false},
+    {SAMPLING, "no_repeat_ngram_size", NULL, "N", "no N tokens in a row come twice; 0 is off", false},
+    {DRY, "multiplier", "dry_multiplier", "M", "takes off M times the base to the power of a repeat's length; 0 is off",
+     false},
+    {DRY, "penalty_base", "dry_base", "B", "that base", false},
+    {DRY, "allowed_length", "dry_allowed_length", "N", "repeats shorter than N tokens cost nothing", false},
+    {DRY, "breakers", "dry_breaker", "TEXT", "no repeat holds or crosses a token with TEXT in it", false},
+    {DRY, "breaker_token_ids", "dry_breaker_ids", "ID,ID", "nor one of these tokens", false},
+    {DRY, "window", "dry_window", "N", "repeats of the last N tokens; 0 is all", false},
+    {SAMPLING, "logit_bias", NULL, "ID=B,ID=B", "added to the logits of token ids, -100 to 100", false},
+    {SAMPLING, "allowed_token_ids", NULL, "ID,ID", "no other tokens are drawn", false},
+    {SAMPLING, "banned_token_ids", NULL, "ID,ID", "these tokens are not drawn", false},
     {SAMPLING, "seed", NULL, "N", "the same seed gives the same answer", false},
     {CONSTRAINT, "json_schema", NULL, "FILE|TEXT", "the answer is JSON that this schema allows", true},
     {CONSTRAINT, "regex", NULL, "PATTERN", "the whole answer matches the regular expression", false},
@@ -56,6 +78,8 @@ static const struct flag {
 #undef SAMPLING
 #undef CONSTRAINT
 #undef CHOICES
+#undef MIROSTAT
+#undef DRY
 #undef STOP
 #undef OUTPUT
 #undef REQUEST
@@ -95,6 +119,8 @@ static void set_kind(relay_config_entry *entry, const ProtobufCFieldDescriptor *
     case PROTOBUF_C_TYPE_ENUM:
         entry->choices = "raw|processed"; // LogprobMode, the one enum of the requests
         break;
+    case PROTOBUF_C_TYPE_MESSAGE:
+        break; // a list of pairs is one text
     default:
         if (is_list) entry->kind = RELAY_CONFIG_TEXTS;
     }
@@ -174,7 +200,35 @@ char *relay_sampling_flags_describe(const relay_sampling_flags *flags) {
     return relay_buf_take(&b, NULL);
 }
 
-// A repeated field: token ids as one text, or texts.
+// "ID=BIAS,ID=BIAS".
+static relay_code apply_biases(relay_sampling_flags *flags, int i, void **elements, size_t *n, relay_err *e) {
+    const char *text = flags->values[i].text, *at = text;
+    size_t room = 1;
+    for (const char *c = text; *c != 0; c++)
+        room += *c == ',';
+    Relay__V1__TokenBias *biases = relay_arena_alloc(&flags->lists, room * sizeof *biases);
+    Relay__V1__TokenBias **pointers = relay_arena_alloc(&flags->lists, room * sizeof *pointers);
+    if (biases == NULL || pointers == NULL) return RELAY_OK; // the caller says so
+    for (*n = 0; *n < room; ++*n) {
+        char *end;
+        relay__v1__token_bias__init(&biases[*n]);
+        unsigned long id = strtoul(at, &end, 10);
+        bool is_pair = *at >= '0' && *at <= '9' && *end == '=' && id <= UINT32_MAX;
+        const char *value = end + 1;
+        if (is_pair) RELAY_SET(&biases[*n], bias, strtof(value, &end));
+        if (!is_pair || end == value || (*end != 0 && *end != ',')) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "--%s is \"%s\"; it must be ID=BIAS,ID=BIAS, ...",
+                              flags->names[i], text);
+        }
+        RELAY_SET(&biases[*n], token_id, (uint32_t)id);
+        pointers[*n] = &biases[*n];
+        at = end + 1;
+    }
+    *elements = pointers;
+    return RELAY_OK;
+}
+
+// A repeated field: token ids or pairs as one text, or texts.
 static relay_code apply_list(relay_sampling_flags *flags, int i, ProtobufCMessage *m, relay_err *e) {
     const ProtobufCFieldDescriptor *f = field_of(i);
     void **elements = (void **)((char *)m + f->offset);
@@ -185,6 +239,9 @@ static relay_code apply_list(relay_sampling_flags *flags, int i, ProtobufCMessag
         if (code != RELAY_OK) return code;
         *elements = relay_arena_copy(&flags->lists, (const char *)ids, *n * sizeof *ids);
         free(ids);
+    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+        relay_code code = apply_biases(flags, i, elements, n, e);
+        if (code != RELAY_OK) return code;
     } else {
         const relay_config_texts *texts = &flags->values[i].texts;
         ProtobufCBinaryData *fields = relay_arena_alloc(&flags->lists, sizeof *fields * texts->n);
@@ -274,8 +331,11 @@ relay_code relay_sampling_flags_apply(relay_sampling_flags *flags, Relay__V1__Ge
     relay__v1__choices__init(&flags->choices);
     relay__v1__text_stop__init(&flags->stop);
     relay__v1__text_output__init(&flags->output);
-    ProtobufCMessage *const messages[] = {&request->base,      &flags->sampling.base,   &flags->stop.base,
-                                          &flags->output.base, &flags->constraint.base, &flags->choices.base};
+    relay__v1__mirostat__init(&flags->mirostat);
+    relay__v1__dry__init(&flags->dry);
+    ProtobufCMessage *const messages[] = {&request->base,        &flags->sampling.base,   &flags->stop.base,
+                                          &flags->output.base,   &flags->constraint.base, &flags->choices.base,
+                                          &flags->mirostat.base, &flags->dry.base};
     bool is_constrained;
     relay_code code = check_constraints(flags, &is_constrained, e);
     if (code != RELAY_OK) return code;
@@ -284,6 +344,9 @@ relay_code relay_sampling_flags_apply(relay_sampling_flags *flags, Relay__V1__Ge
         ProtobufCMessage *m = NULL;
         for (size_t k = 0; k < sizeof messages / sizeof messages[0]; k++)
             if (messages[k]->descriptor == table[i].message) m = messages[k];
+        // These say something by being there.
+        if (m == &flags->mirostat.base) flags->sampling.mirostat = &flags->mirostat;
+        if (m == &flags->dry.base) flags->sampling.dry = &flags->dry;
         bool is_list = field_of(i)->label == PROTOBUF_C_LABEL_REPEATED;
         code = is_list ? apply_list(flags, i, m, e) : apply_one(flags, i, m, e);
         if (code != RELAY_OK) return code;

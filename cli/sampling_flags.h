@@ -1,5 +1,5 @@
-// The parameters of a generation as flags: one a field of GenerateRequest, SamplingParams, Constraint, TextStop and
-// TextOutput.
+// The parameters of a generation as flags: one a field of GenerateRequest, SamplingParams with its Mirostat, Dry and
+// Constraint, TextStop and TextOutput.
 //
 // A flag that is not given leaves its field unset, which means the model's default. Values go to the server as they
 // are: it knows the ranges, and its errors name the field. Here only what the field's type cannot hold is refused.
@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "relay/v1/generation.pb-c.h"
 
-enum { RELAY_SAMPLING_FLAGS = 29, RELAY_SAMPLING_FLAG_NAME_MAX = 24 };
+enum { RELAY_SAMPLING_FLAGS = 47, RELAY_SAMPLING_FLAG_NAME_MAX = 24 };
 
 typedef struct relay_sampling_flags {
     relay_config_entry *entries; // [RELAY_SAMPLING_FLAGS], borrowed
@@ -33,6 +33,8 @@ typedef struct relay_sampling_flags {
     Relay__V1__SamplingParams sampling;
     Relay__V1__Constraint constraint;
     Relay__V1__Choices choices;
+    Relay__V1__Mirostat mirostat;
+    Relay__V1__Dry dry;
     Relay__V1__TextStop stop;
     Relay__V1__TextOutput output;
 } relay_sampling_flags;

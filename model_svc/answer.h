@@ -22,8 +22,8 @@ typedef struct relay_answer_stream relay_answer_stream;
 // One of the answers that the request asks for.
 typedef struct relay_answer_part {
     uint32_t index;
-    // Noted and not yet told. Arrays of `cap` tokens; those of top logprobs `sampling.n_top` times as long.
     uint8_t sampler_state[RELAY_SAMPLER_STATE_BYTES]; // after the token noted last, where the sampler carries one
+    // Noted and not yet told. Arrays of `cap` tokens; those of top logprobs n_top + n_wanted times as long.
     uint32_t n_tokens, cap;
     uint32_t *token_ids;
     float *logprobs;

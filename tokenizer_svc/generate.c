@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/message.h"
+#include "tokenizer_svc/breakers.h"
 #include "tokenizer_svc/dispatch.h"
 #include "tokenizer_svc/generation.h"
 #include "tokenizer_svc/prompt.h"
@@ -20,6 +21,9 @@ struct relay_generation_service {
 // from `m` and `prompt`.
 typedef struct model_request {
     Relay__V1__GenerateTokensRequest message;
+    Relay__V1__SamplingParams sampling;
+    Relay__V1__Dry dry;
+    uint32_t *breaker_ids; // owned
     Relay__V1__StopCriteria stop;
     Relay__V1__OutputOptions output;
     Relay__V1__Resume resume;
@@ -38,6 +42,21 @@ static void put_stop(model_request *r, const Relay__V1__TextStop *stop, const re
     r->stop.ignore_eos = stop->ignore_eos;
 }
 
+// As it is, but for what is text: what breaks a repeat.
+static relay_code put_sampling(model_request *r, const Relay__V1__SamplingParams *sampling, const relay_vocab *vocab,
+                               relay_err *e) {
+    if (sampling == NULL) return RELAY_OK;
+    r->sampling = *sampling;
+    r->message.sampling = &r->sampling;
+    if (sampling->dry == NULL) return RELAY_OK;
+    r->dry = *sampling->dry;
+    r->sampling.dry = &r->dry;
+    r->dry.n_breakers = 0;
+    relay_code code = relay_breakers_make(&r->breaker_ids, &r->dry.n_breaker_token_ids, sampling->dry, vocab, e);
+    r->dry.breaker_token_ids = r->breaker_ids;
+    return code;
+}
+
 static void put_output(model_request *r, const Relay__V1__TextOutput *output) {
     if (output == NULL) return;
     relay__v1__output_options__init(&r->output);
@@ -50,16 +69,16 @@ static void put_output(model_request *r, const Relay__V1__TextOutput *output) {
     r->message.output = &r->output;
 }
 
-static void make_model_request(model_request *r, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
-                               const relay_vocab *vocab, const relay_generation *g) {
+static relay_code make_model_request(model_request *r, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
+                                     const relay_vocab *vocab, const relay_generation *g, relay_err *e) {
     Relay__V1__GenerateTokensRequest *t = &r->message;
+    r->breaker_ids = NULL;
     relay__v1__generate_tokens_request__init(t);
     RELAY_SET(t, request_id, relay_message_text(relay_generation_request_id(g)));
     t->n_prompt_token_ids = prompt->encoding.n;
     t->prompt_token_ids = prompt->encoding.ids;
     t->has_sequence_id = m->has_sequence_id;
     t->sequence_id = m->sequence_id;
-    t->sampling = m->sampling;
     put_stop(r, m->stop, g);
     put_output(r, m->output);
     t->cache = m->cache;
@@ -70,12 +89,15 @@ static void make_model_request(model_request *r, const Relay__V1__GenerateReques
     t->num_sequences = m->num_sequences;
     t->has_time_limit_ms = m->has_time_limit_ms;
     t->time_limit_ms = m->time_limit_ms;
-    if (m->n_resume_token_ids != 0) {
+    if (m->n_resume_token_ids != 0 || m->has_resume_sampler_state) {
         relay__v1__resume__init(&r->resume);
+        r->resume.has_sampler_state = m->has_resume_sampler_state;
+        r->resume.sampler_state = m->resume_sampler_state;
         r->resume.n_generated_token_ids = m->n_resume_token_ids;
         r->resume.generated_token_ids = m->resume_token_ids;
         t->resume = &r->resume;
     }
+    return put_sampling(r, m->sampling, vocab, e);
 }
 
 static relay_code generate(relay_rpc_call *call, const ProtobufCMessage *message, relay_err *e) {
@@ -93,8 +115,9 @@ static relay_code generate(relay_rpc_call *call, const ProtobufCMessage *message
     if (code == RELAY_OK) code = relay_generation_prepare(g, m, &prompt, e);
     if (code == RELAY_OK) {
         model_request request;
-        make_model_request(&request, m, &prompt, relay_text_model_vocab(model), g);
-        code = relay_generation_start(g, &request.message, e);
+        code = make_model_request(&request, m, &prompt, relay_text_model_vocab(model), g, e);
+        if (code == RELAY_OK) code = relay_generation_start(g, &request.message, e);
+        free(request.breaker_ids);
     }
     relay_prompt_fini(&prompt);
     return code;

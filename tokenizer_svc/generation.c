@@ -14,6 +14,8 @@
 // Of text and of token details that wait for the end of the answer, with final_only.
 static const size_t MAX_TEXT_BYTES = 60u << 20, MAX_DETAIL_BYTES = 256u << 20;
 
+enum { MAX_SAMPLER_STATE_BYTES = 64 };
+
 struct relay_generation {
     relay_rpc_call *call; // borrowed: it owns this; from start to the last news of the link with a reference
     const relay_text_model *model;
@@ -44,6 +46,8 @@ struct relay_generation {
     bool has_started, is_started_told;
     uint32_t cached_tokens;
     uint64_t seed;
+    uint8_t sampler_state[MAX_SAMPLER_STATE_BYTES]; // after the last token taken
+    size_t n_sampler_state;
     char pod[256];
     bool is_stopped; // a stop string has completed
     uint32_t stop_index;
@@ -295,6 +299,10 @@ static void tell(relay_generation *g, Relay__V1__GenerationFinished *finished) {
     response.n_tokens = g->n_details;
     response.tokens = g->details;
     response.finished = finished;
+    if (g->n_sampler_state != 0) {
+        RELAY_SET(&response, sampler_state, relay_message_bytes(g->sampler_state, g->n_sampler_state));
+        g->n_sampler_state = 0;
+    }
     send(g, &response);
     relay_buf_clear(&g->text);
     relay_arena_fini(&g->details_arena);
@@ -352,6 +360,10 @@ static relay_code take_tokens(relay_generation *g, const Relay__V1__GenerateToke
         relay_text_model_check_ids(g->model, r->token_ids, r->n_token_ids, "the model server's token_ids", NULL);
     if (code != RELAY_OK) return relay_fail(e, RELAY_INTERNAL, "the model server sent an id past the vocabulary");
     if (r->n_token_ids != 0 && g->first_token_at == 0) g->first_token_at = relay_mono_now();
+    if (r->has_sampler_state && r->sampler_state.len <= sizeof g->sampler_state) {
+        g->n_sampler_state = r->sampler_state.len;
+        memcpy(g->sampler_state, r->sampler_state.data, g->n_sampler_state);
+    }
     for (size_t i = 0; i < r->n_token_ids && !g->is_stopped; i++) {
         g->is_stopped = !push_token(g, r->token_ids[i], &g->text);
         if (g->wants_details && !add_detail(g, r, i)) {
@@ -450,6 +462,7 @@ static void on_error(void *arg, relay_code code, const relay_err *e) {
         relay_err told = *e;
         rename_field(&told, "prompt_token_ids", g->prompt_field);
         rename_field(&told, "resume.generated_token_ids", "resume_token_ids");
+        rename_field(&told, "resume.sampler_state", "resume_sampler_state");
         fail(g, code, &told);
         account(g, code, 0, NULL);
     }
