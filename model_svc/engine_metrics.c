@@ -35,6 +35,7 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
         relay_metrics_counter(r, "relay_preemptions_total", "Times a request gave up its KV blocks to another.", NULL);
     m->finished[RELAY_FINISH_EOS] = requests(r, "code=\"OK\",reason=\"EOS\"");
     m->finished[RELAY_FINISH_STOP_TOKEN] = requests(r, "code=\"OK\",reason=\"STOP_TOKEN\"");
+    m->finished[RELAY_FINISH_STOP_SEQUENCE] = requests(r, "code=\"OK\",reason=\"STOP_SEQUENCE\"");
     m->finished[RELAY_FINISH_MAX_NEW_TOKENS] = requests(r, "code=\"OK\",reason=\"MAX_NEW_TOKENS\"");
     m->finished[RELAY_FINISH_CONTEXT_FULL] = requests(r, "code=\"OK\",reason=\"CONTEXT_FULL\"");
     m->finished[RELAY_FINISH_TIME_LIMIT] = requests(r, "code=\"OK\",reason=\"TIME_LIMIT\"");

@@ -13,7 +13,7 @@
 
 enum { N_PROBES = 3, N_OTHERS = 29, PROBE_TOKENS = 40, PROMPT = 150 };
 
-// Greedy, sampled, and sampled with every penalty.
+// Greedy, sampled, and sampled with what looks back and what takes out.
 static void make_probe(token_request *r, uint32_t i) {
     token_request_init(r, PROMPT + i, PROBE_TOKENS, 1000 + i);
     RELAY_SET(&r->output, top_logprobs, 5);
@@ -27,6 +27,10 @@ static void make_probe(token_request *r, uint32_t i) {
     RELAY_SET(&r->sampling, repetition_penalty, 1.2f);
     RELAY_SET(&r->sampling, frequency_penalty, 0.3f);
     RELAY_SET(&r->sampling, presence_penalty, 0.4f);
+    RELAY_SET(&r->sampling, penalty_window, 20);
+    RELAY_SET(&r->sampling, typical_p, 0.95f);
+    RELAY_SET(&r->sampling, xtc_probability, 0.5f);
+    RELAY_SET(&r->sampling, no_repeat_ngram_size, 3);
     RELAY_SET(&r->output, logprob_mode, RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_PROCESSED);
 }
 

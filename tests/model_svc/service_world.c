@@ -318,6 +318,15 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         a->top_hash = hash_bytes(a->top_hash, top->token_ids, top->n_token_ids * sizeof *top->token_ids);
         a->top_hash = hash_bytes(a->top_hash, top->logprobs, top->n_logprobs * sizeof *top->logprobs);
         a->top_hash = hash_bytes(a->top_hash, &top->chosen_rank, sizeof top->chosen_rank);
+        assert_true(top->n_token_ids == top->n_logprobs && top->n_token_ids <= 64);
+        a->n_last_top = (uint32_t)top->n_token_ids;
+        memcpy(a->last_top_ids, top->token_ids, top->n_token_ids * sizeof *top->token_ids);
+        memcpy(a->last_top_logprobs, top->logprobs, top->n_logprobs * sizeof *top->logprobs);
+    }
+    if (r->has_sampler_state) {
+        assert_true(r->sampler_state.len <= sizeof a->sampler_state);
+        a->n_sampler_state = (uint32_t)r->sampler_state.len;
+        memcpy(a->sampler_state, r->sampler_state.data, a->n_sampler_state);
     }
     if (r->finished != NULL) {
         a->is_finished = true;
@@ -326,6 +335,8 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         a->preemptions = r->finished->preemptions;
         if (r->finished->cause_case == RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_TOKEN_ID) {
             a->stop_token_id = r->finished->stop_token_id;
+        } else if (r->finished->cause_case == RELAY__V1__TOKENS_FINISHED__CAUSE_STOP_SEQUENCE_INDEX) {
+            a->stop_sequence_index = r->finished->stop_sequence_index;
         }
     }
 }

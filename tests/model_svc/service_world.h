@@ -92,13 +92,17 @@ typedef struct token_answer {
     uint32_t ids[4096];
     float logprobs[4096];
     uint32_t n_ids, n_logprobs, n_messages;
-    uint64_t top_hash; // of all top logprobs
+    uint64_t top_hash;                     // of all top logprobs
+    uint32_t n_last_top, last_top_ids[64]; // of the last token
+    float last_top_logprobs[64];
+    uint8_t sampler_state[16];
+    uint32_t n_sampler_state;
     bool is_accepted, is_started, is_finished, is_failed;
     uint32_t prompt_tokens, cached_tokens;
     uint64_t seed;
     char server_request_id[64];
     Relay__V1__FinishReason reason;
-    uint32_t stop_token_id, output_tokens, preemptions;
+    uint32_t stop_token_id, stop_sequence_index, output_tokens, preemptions;
     relay_code code; // of the error
     char error[RELAY_ERR_MESSAGE_MAX], reason_text[64];
     uint32_t retry_after_ms;

@@ -46,6 +46,7 @@ static const field_case request_fields[] = {
     {"time_limit_ms", "time_limit_ms is 0"},
     {"request_id", "request_id has 300 bytes"},
     {"resume_token_ids", "resume_token_ids[0] is 1000"},
+    {"resume_sampler_state", "resume_sampler_state has 1 bytes"},
 };
 static const field_case stop_fields[] = {
     {"max_new_tokens", "stop.max_new_tokens is 0"},
@@ -105,6 +106,8 @@ static void spoil(text_request *r, const char *field) {
     } else if (strcmp(field, "resume_token_ids") == 0) {
         m->n_resume_token_ids = 1;
         m->resume_token_ids = past;
+    } else if (strcmp(field, "resume_sampler_state") == 0) {
+        RELAY_SET(m, resume_sampler_state, relay_message_text("x"));
     } else if (strcmp(field, "max_new_tokens") == 0) {
         RELAY_SET(&r->stop, max_new_tokens, 0);
     } else if (strcmp(field, "min_new_tokens") == 0) {
