@@ -88,10 +88,28 @@ def test_stop_string_ends_the_answer(services):
     (["--repetition-penalty", "0"], "repetition_penalty"), (["--frequency-penalty", "5"], "frequency_penalty"),
     (["--presence-penalty", "-9"], "presence_penalty"), (["--top-logprobs", "21"], "top_logprobs"),
     (["--stop-token-ids", "4000000"], "stop_token_ids"), (["--stop", ""], "stop_strings"), (["--max-new-tokens", "0"], "max_new_tokens"),
+    (["--typical-p", "0"], "typical_p"), (["--top-n-sigma", "-1"], "top_n_sigma"), (["--xtc-threshold", "0.2"], "xtc_threshold"),
+    (["--mirostat", "3"], "mirostat.version"), (["--mirostat", "2", "--top-k", "5"], "mirostat"), (["--mirostat-eta", "2"], "mirostat.eta"),
+    (["--dry-base", "0.5"], "dry.penalty_base"), (["--dry-breaker", ""], "dry.breakers[0]"), (["--dry-breaker-ids", "4000000"], "dry.breaker_token_ids"),
+    (["--logit-bias", "5=200"], "logit_bias[0].bias"), (["--logit-bias", "5=1,5=2"], "logit_bias"), (["--logit-bias", "5"], "ID=BIAS"),
+    (["--allowed-token-ids", "4000000"], "allowed_token_ids"), (["--allowed-token-ids", "5", "--banned-token-ids", "5"], "banned_token_ids"),
 ])
 def test_a_wrong_value_is_named(services, flags, field):
     done = relay(services, "generate", *flags, "x", check=False)
     assert done.returncode == 2 and field in done.stderr and "INVALID_ARGUMENT" in done.stderr, done.stderr
+
+
+def test_each_sampler_changes_the_answer(services):
+    flags = ["--temperature", "1.2", "--seed", "3", "--max-new-tokens", "24", "--ignore-eos", "Once upon a time there was a cat. The cat was a cat."]
+    samplers = [[], ["--typical-p", "0.3"], ["--top-n-sigma", "0.5"], ["--xtc-probability", "1", "--xtc-threshold", "0.05"], ["--mirostat", "1", "--mirostat-tau", "2"],
+                ["--mirostat", "2", "--mirostat-tau", "1", "--mirostat-eta", "0.5"], ["--repetition-penalty", "2"], ["--repetition-penalty", "2", "--penalty-window", "2"],
+                ["--logit-bias", "28=100"], ["--allowed-token-ids", "28,30,32,198"]]
+    answers = [relay(services, "generate", *sampler, *flags).stdout for sampler in samplers]
+    assert len(set(answers)) == len(samplers), answers
+    repeats = ["generate", "--temperature", "0", "--max-new-tokens", "40", "--ignore-eos", "cat dog bird, cat dog bird, cat dog bird, cat dog"]
+    plain = relay(services, *repeats).stdout
+    for sampler in (["--no-repeat-ngram-size", "2"], ["--dry-multiplier", "5"], ["--dry-multiplier", "9", "--dry-allowed-length", "1"]):
+        assert relay(services, repeats[0], *sampler, *repeats[1:]).stdout != plain, sampler
 
 
 def test_tokenize_and_detokenize_are_inverse(services):
