@@ -276,6 +276,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
         .max_sequences = en->max_sequences,
         .token_budget = o->token_budget,
         .prompt_chunk = o->prompt_chunk,
+        .step_target = o->step_target,
         .hash_seed = random_u64(),
         .emit = on_event,
         .emit_arg = en,

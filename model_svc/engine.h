@@ -43,6 +43,7 @@ typedef struct relay_engine_opts {
     uint32_t max_running;         // sequences in a batch
     uint32_t token_budget;        // rows of a step; at least max_running
     uint32_t prompt_chunk;        // most prompt rows of one sequence in a step; 0: what the budget leaves
+    relay_mono_us step_target;    // how long a step with decoding sequences should last at most; 0: no limit to prompts
     uint32_t max_queued_requests; // waiting; past either bound submit says RESOURCE_EXHAUSTED
     uint64_t max_queued_tokens;   // neither bound may be 0
     // Called on the publisher thread with what happened since the last call, oldest first; the events of one step are

@@ -106,6 +106,7 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
         .max_running = (uint32_t)s->max_running,
         .token_budget = (uint32_t)s->token_budget,
         .prompt_chunk = (uint32_t)s->prompt_chunk,
+        .step_target = s->step_target_ms * 1000,
         .max_queued_requests = (uint32_t)s->max_queued_requests,
         .max_queued_tokens = (uint64_t)s->max_queued_tokens,
         .publish = relay_model_service_publish,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "model_svc/scheduler_internal.h"
 #include "model_svc/sequence_constraint.h"
@@ -77,6 +78,8 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         further->next = s->free_sequences;
         s->free_sequences = further;
     }
+    s->tenants = relay_tenants_create(o->max_sequences);
+    relay_pace_init(&s->pace, o->step_target);
     s->answers = relay_calloc(o->max_sequences, sizeof(relay_sequence *));
     s->lanes = relay_calloc(o->max_running, sizeof s->lanes[0]);
     for (uint32_t i = o->max_running; i-- > 0;) {
@@ -93,6 +96,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
 void relay_scheduler_destroy(relay_scheduler *s) {
     if (s == NULL) return;
     relay_prefix_index_destroy(s->index);
+    relay_tenants_destroy(s->tenants);
     for (uint32_t g = 0; g < s->opts.n_groups; g++)
         relay_block_pool_destroy(s->pools[g]);
     for (uint32_t i = 0; i < s->opts.max_running; i++)
@@ -175,6 +179,7 @@ static void leave(relay_scheduler *s, relay_sequence *q) {
         s->free_lanes = lane;
     }
     q->state = RELAY_SEQUENCE_NONE;
+    relay_tenants_leave(s->tenants, q->tenant);
     relay_sequence **link = &s->answers[q->id];
     while (*link != q)
         link = &(*link)->sibling;
@@ -239,6 +244,7 @@ static relay_sequence *add_answer(relay_scheduler *s, uint32_t id, relay_request
     }
     relay_sequence_begin(q, r, r->sampling.sequence_index + i, arrival);
     q->entry = RELAY_NO_ENTRY;
+    q->tenant = relay_tenants_enter(s->tenants, XXH3_64bits(r->tenant, strlen(r->tenant)));
     memset(q->copy_from, 0xff, sizeof q->copy_from);
     relay_sequence **link = &s->answers[id];
     while (*link != NULL)

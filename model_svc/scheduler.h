@@ -1,10 +1,12 @@
 // Which sequences move in the next step, by how many ids, and in which KV blocks. Pure: no thread, no clock, no I/O and
 // no allocation after create; given the same calls it does the same things.
 //
-// Each step has one budget of rows. First those that run: one row for each that has one id pending, so that nobody who
-// decodes waits for a prompt; then the prompts among them; then those that wait, for which there must be a lane
-// (sequence.h) and blocks for their next chunk. Within each kind the order is rank: priority, then arrival. Blocks are
-// taken for the rows of this step alone.
+// Each step has one budget of rows. First one row for each that has one id pending, so that nobody who decodes waits
+// for a prompt; then prompts, as many rows as keep the step within its target time where anybody decodes: by priority,
+// then the tenant that has been served least, then arrival. Those that wait are admitted as their turn comes; there
+// must be a lane (sequence.h) and blocks for their next chunk. Blocks are taken for the rows of this step alone.
+//
+// Rank is priority, then arrival.
 //
 // What was computed is kept in the prefix index as long as nobody needs its blocks: who begins with the same ids and
 // has the same salt starts behind them, and computes at least its last id. A preempted one finds what is left of its
@@ -37,7 +39,8 @@ typedef struct relay_scheduler_opts {
     uint32_t max_sequences;                 // answers, waiting ones included; places of requests are below it
     uint32_t token_budget;                  // rows of a step; at least max_running
     uint32_t prompt_chunk;                  // most rows of one sequence in a step; 0: what the budget leaves
-    uint64_t hash_seed;                     // of the prefix index; only time depends on it
+    relay_mono_us step_target; // how long a step with decoding sequences should last at most; 0: no limit to prompts
+    uint64_t hash_seed;        // of the prefix index; only time depends on it
     // Called with each event as it happens. Times and counts of the sequence may be read; after a last event its id is
     // free when the call returns.
     void (*emit)(void *arg, const relay_sequence *s, const relay_event *event);

@@ -105,7 +105,7 @@ uint32_t relay_scheduler_room_for(const relay_scheduler *s, const relay_sequence
         }
         n = relay_min_u32(n, available);
     }
-    uint64_t slots = ((uint64_t)q->n_blocks + n) * RELAY_BLOCK_TOKENS - q->n_computed;
+    uint64_t slots = ((uint64_t)q->n_blocks + n) * RELAY_BLOCK_TOKENS - q->n_computed - q->n_scheduled;
     return slots < UINT32_MAX ? (uint32_t)slots : UINT32_MAX;
 }
 
@@ -122,7 +122,7 @@ bool relay_scheduler_has_room(const relay_scheduler *s, const relay_sequence *q,
 }
 
 void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows) {
-    uint32_t n_blocks = relay_blocks_for(q->n_computed + n_rows);
+    uint32_t n_blocks = relay_blocks_for(q->n_computed + q->n_scheduled + n_rows);
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         uint32_t shared = relay_scheduler_shared_block(s, q, g), *table = q->lane->tables[g];
         if (shared != RELAY_NO_BLOCK) {
@@ -134,7 +134,7 @@ void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_row
             table[b] = relay_prefix_index_take(s->index, g);
     }
     q->n_blocks = n_blocks;
-    q->n_scheduled = n_rows;
+    q->n_scheduled += n_rows;
     s->budget -= n_rows;
 }
 

@@ -1,11 +1,14 @@
 // The scheduler's state, for the files that make it up: scheduler.c takes requests in and lets them go,
-// scheduler_step.c makes steps, scheduler_blocks.c gives and takes KV blocks, scheduler_state.c tells and checks.
+// scheduler_rows.c says who gets rows, scheduler_step.c makes steps, scheduler_blocks.c gives and takes KV blocks,
+// scheduler_state.c tells and checks.
 #ifndef RELAY_MODEL_SVC_SCHEDULER_INTERNAL_H
 #define RELAY_MODEL_SVC_SCHEDULER_INTERNAL_H
 
 #include "model_svc/block_pool.h"
+#include "model_svc/pace.h"
 #include "model_svc/prefix_index.h"
 #include "model_svc/scheduler.h"
+#include "model_svc/tenants.h"
 
 // A doubly linked list through the sequences, in rank order: priority, then arrival, then index. Every live sequence is
 // in one of the two, the one of its state.
@@ -31,7 +34,10 @@ struct relay_scheduler {
     relay_mono_us next_expiry; // no sequence expires before; may be too early
     uint64_t step;             // the last one made
     uint64_t prefill_tokens, decode_tokens, preemptions, cached_tokens;
+    relay_tenants *tenants; // one user for each sequence
+    relay_pace pace;
     // Of the step that is made or computed:
+    relay_mono_us began_at;
     relay_sequence **batch;   // [max_running] in the order of the step's sequences
     relay_sequence **sampled; // [max_running] in the order of the step's samples
     uint32_t budget;          // rows left
@@ -55,6 +61,11 @@ void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *fa
 void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
                             relay_mono_us now);
 
+// ---- scheduler_rows.c
+
+void relay_scheduler_grant_rows(relay_scheduler *s, relay_mono_us now);
+void relay_scheduler_emit_start(relay_scheduler *s, const relay_sequence *q);
+
 // ---- scheduler_blocks.c
 
 // Most blocks that one row sees, in a group with a window.
@@ -67,12 +78,12 @@ void relay_scheduler_attach(relay_scheduler *s, relay_sequence *q, relay_lane *l
 // Lets go all of them, the last ones first, so that of what is cached the end goes before the begin. Nothing of `q` is
 // computed any more.
 void relay_scheduler_detach(relay_scheduler *s, relay_sequence *q, relay_lane *lane);
-// How many more ids of `q` could be computed with the blocks that are available.
+// How many more ids of `q`, beyond those of this step, could be computed with the blocks that are available.
 uint32_t relay_scheduler_room_for(const relay_scheduler *s, const relay_sequence *q);
 // Whether the pools could give what `q` needs to have `n_tokens` ids computed, with `extra` [n_groups] blocks more.
 bool relay_scheduler_has_room(const relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens,
                               const uint32_t *extra);
-// Gives `q` `n_rows` of the step, for which there is room.
+// Gives `q` `n_rows` more of the step, for which there is room.
 void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_rows);
 // Which block `q` must have a copy of to write its next row: one that others hold too; RELAY_NO_BLOCK.
 uint32_t relay_scheduler_shared_block(const relay_scheduler *s, const relay_sequence *q, uint32_t group);

@@ -1,107 +1,11 @@
-// A step is made in two goes. First rows are granted, in the order that scheduler.h tells: a grant takes the blocks and
-// notes the rows in the sequence (n_scheduled), and a preemption takes both back, so that an earlier grant of the same
-// step is undone without a trace. Then what was granted is written into the step, sequence by sequence in rank order.
+// A step is made in two goes. First rows are granted (scheduler_rows.c): a grant takes the blocks and notes the rows in
+// the sequence (n_scheduled), and a preemption takes both back, so that an earlier grant of the same step is undone
+// without a trace. Then what was granted is written into the step, sequence by sequence in rank order.
 #include <stdio.h>
 #include <string.h>
 
 #include "model_svc/scheduler_internal.h"
 #include "model_svc/sequence_constraint.h"
-
-// ---- Who gets rows
-
-// Whose blocks `asking` may take: the lowest in rank of those below it and of the paused ones. NULL if none.
-static relay_sequence *find_victim(const relay_scheduler *s, const relay_sequence *asking) {
-    bool is_below = true;
-    for (relay_sequence *q = s->running.tail; q != NULL; q = q->prev) {
-        if (q == asking) {
-            is_below = false;
-        } else if (is_below || relay_sequence_is_paused(q)) {
-            return q;
-        }
-    }
-    return NULL;
-}
-
-static uint32_t chunk(const relay_scheduler *s, const relay_sequence *q) {
-    return relay_min_u32(relay_min_u32(relay_sequence_pending(q), s->opts.prompt_chunk), s->budget);
-}
-
-// As many of its pending rows as there is room for. One is made room for where there is none.
-static void schedule_running(relay_scheduler *s, relay_sequence *q) {
-    if (s->budget == 0) return;
-    uint32_t room;
-    while ((room = relay_scheduler_room_for(s, q)) == 0) {
-        relay_sequence *victim = find_victim(s, q);
-        if (victim == NULL) return;
-        relay_scheduler_preempt(s, victim);
-    }
-    relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), room));
-}
-
-static relay_sequence *last_paused(const relay_scheduler *s) {
-    relay_sequence *q = s->running.tail;
-    while (q != NULL && !relay_sequence_is_paused(q))
-        q = q->prev;
-    return q;
-}
-
-// Sees to it that `n_tokens` of `q`, which does not run yet, fit, at the cost of paused ones if need be: who is not
-// served for want of credit must not keep out who could be. Does nothing where that is not enough.
-static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens) {
-    static const uint32_t none[RELAY_MAX_KV_GROUPS];
-    uint32_t of_paused[RELAY_MAX_KV_GROUPS] = {0}; // at most: some may be shared with others
-    for (const relay_sequence *p = s->running.head; p != NULL; p = p->next) {
-        if (!relay_sequence_is_paused(p)) continue;
-        for (uint32_t g = 0; g < s->opts.n_groups; g++)
-            of_paused[g] += p->n_blocks - p->first_block[g];
-    }
-    if (!relay_scheduler_has_room(s, q, n_tokens, of_paused)) return false;
-    relay_sequence *paused;
-    while (!relay_scheduler_has_room(s, q, n_tokens, none) && (paused = last_paused(s)) != NULL)
-        relay_scheduler_preempt(s, paused);
-    return relay_scheduler_has_room(s, q, n_tokens, none);
-}
-
-static void emit_start(relay_scheduler *s, const relay_sequence *q) {
-    relay_event ev = {.kind = RELAY_EVENT_STARTED, .step = s->step + 1};
-    ev.cached_tokens = relay_min_u32(q->n_computed, q->request->n_prompt);
-    relay_scheduler_emit(s, q, &ev);
-}
-
-static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
-    relay_scheduler_leave_waiting(s, q);
-    q->state = RELAY_SEQUENCE_RUNNING;
-    relay_sequence_list_insert(&s->running, q);
-    s->cached_tokens += q->n_computed;
-    if (q->lane == NULL) {
-        relay_lane *lane = s->free_lanes;
-        s->free_lanes = lane->next;
-        relay_sequence_enter(q, lane, now);
-        emit_start(s, q);
-    }
-    relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), relay_scheduler_room_for(s, q)));
-}
-
-static void schedule_waiting(relay_scheduler *s, relay_mono_us now) {
-    for (relay_sequence *q = s->waiting.head, *next; q != NULL && s->budget > 0; q = next) {
-        next = q->next;
-        // Passed over, not waited for: neither credit nor a lane nor a prompt that another one computes comes from
-        // letting the ones behind wait too, and a preempted one that has its lane may be the one that frees others.
-        relay_lane *lane = q->lane != NULL ? q->lane : s->free_lanes;
-        if (relay_sequence_is_paused(q) || lane == NULL || q->leader != NULL) continue;
-        relay_scheduler_attach(s, q, lane);
-        // Who was preempted comes back when all it has fits: it would else be preempted again half-way. Who does not
-        // fit is waited for, or small requests would keep a large one out for ever.
-        if (!make_room(s, q, q->n_preemptions > 0 ? q->n_tokens : q->n_computed + chunk(s, q))) {
-            relay_scheduler_detach(s, q, lane);
-            return;
-        }
-        next = q->next; // a paused one may have come in behind it
-        admit(s, q, now);
-    }
-}
-
-// ---- The step
 
 static void put_sample(relay_scheduler *s, relay_step *step, relay_sequence *q) {
     s->sampled[step->n_samples] = q;
@@ -123,7 +27,7 @@ static void put_followers(relay_scheduler *s, relay_step *step, relay_sequence *
         q->state = RELAY_SEQUENCE_RUNNING;
         relay_sequence_list_insert(&s->running, q);
         relay_sequence_enter(q, lane, now);
-        emit_start(s, q);
+        relay_scheduler_emit_start(s, q);
         put_sample(s, step, q);
     }
 }
@@ -156,20 +60,13 @@ static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q, re
 
 bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now) {
     relay_step_clear(step);
-    s->budget = s->opts.token_budget;
-    // Whom a grant preempts is below the one that asks or paused, so `next` is read after it.
-    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        if (relay_sequence_pending(q) == 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
-    }
-    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        if (relay_sequence_pending(q) > 1 && !relay_sequence_is_paused(q)) schedule_running(s, q);
-    }
-    schedule_waiting(s, now);
+    relay_scheduler_grant_rows(s, now);
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (q->n_scheduled > 0) put_rows(s, step, q, now);
     }
     if (step->n_rows == 0) return false;
     step->number = ++s->step;
+    s->began_at = now;
     return true;
 }
 
@@ -207,8 +104,10 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
 
 void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,
                           relay_mono_us now) {
+    relay_pace_note(&s->pace, step->n_rows, now - s->began_at);
     for (uint32_t i = 0; i < step->n_sequences; i++) {
         relay_sequence *q = s->batch[i];
+        relay_tenants_charge(s->tenants, q->tenant, q->n_scheduled);
         bool is_decode = relay_sequence_pending(q) == 1 && relay_sequence_drawn(q) > 0;
         if (!is_decode) s->prefill_tokens += q->n_scheduled;
         q->n_computed += q->n_scheduled;

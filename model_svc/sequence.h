@@ -68,6 +68,8 @@ typedef struct relay_sequence {
     uint32_t n_stored; // full blocks that the index knows
     uint32_t copy_from[RELAY_MAX_KV_GROUPS]; // in this step, what its last block begins as; RELAY_NO_BLOCK
     uint32_t n_scheduled;                    // rows in the step that is being made or computed
+    bool had_its_turn;                       // in the step that is being made
+    uint32_t tenant;                         // among the scheduler's
     uint32_t credit;                         // ids that may be drawn here in all
     uint32_t n_preemptions;
     float mirostat_mu;            // after the last draw

@@ -7,7 +7,7 @@
 #include "common/config.h"
 #include "kernels/kernels.h"
 
-enum { N_OWN_FLAGS = 11 };
+enum { N_OWN_FLAGS = 12 };
 
 // What a table of ranges cannot say.
 static relay_code check(const relay_model_settings *s, relay_err *e) {
@@ -41,6 +41,7 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
         .kv_type = "f16",
         .max_running = 64,
         .token_budget = 512,
+        .step_target_ms = 50,
         .max_queued_requests = 1024,
         .max_queued_tokens = 1 << 20,
     };
@@ -60,6 +61,8 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
          .help = "most tokens computed in one step; at least max-running"},
         {"prompt-chunk", RELAY_CONFIG_INT, &s->prompt_chunk, 0, 1 << 16, "N",
          .help = "most prompt tokens of one sequence in a step; 0: what the budget leaves"},
+        {"step-target-ms", RELAY_CONFIG_INT, &s->step_target_ms, 0, 60000, "MS",
+         .help = "how long a step may last while somebody waits for tokens: bounds the prompts in it; 0: no bound"},
         {"max-queued-requests", RELAY_CONFIG_INT, &s->max_queued_requests, 1, 1 << 16, "N",
          .help = "requests that may wait; more are refused"},
         {"max-queued-tokens", RELAY_CONFIG_INT, &s->max_queued_tokens, 1, 1LL << 32, "N",

@@ -118,6 +118,7 @@ engine_request *engine_request_create(engine_world *w, uint32_t n_prompt, uint32
         .n_prompt = n_prompt,
         .n_tokens = n_prompt,
         .n_sequences = 1,
+        .tenant = "",
         .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
         .max_new_tokens = max_new_tokens,
         .deadline = RELAY_NEVER_US,

@@ -1,6 +1,6 @@
 // Many short random histories in small worlds: arrivals, priorities, several answers, cancels, credit, deadlines,
-// resumed answers, common beginnings, salts, windows, tiny pools. After every step all invariants hold, the first in
-// rank has moved, and in the end everybody has exactly the answer that a plain loop over the model gives.
+// resumed answers, common beginnings, salts, tenants, windows, tiny pools. After every step all invariants hold, the
+// first in rank has moved, and in the end everybody has exactly the answer that a plain loop over the model gives.
 #include "model_svc/scheduler.h"
 
 #include <setjmp.h>
@@ -59,6 +59,7 @@ static relay_scheduler_opts random_opts(void) {
         .max_sequences = MAX_SEQUENCES,
         .token_budget = max_running + below(24),
         .prompt_chunk = chance(50) ? 0 : between(1, 20),
+        .step_target = chance(50) ? between(1, 50) : 0,
     };
     return o;
 }
@@ -92,6 +93,8 @@ static void arrive(story *s) {
     r->request.sampling.sequence_index = n_resumed > 0 ? below(2) : 0;
     world_request_set_answers(r, n_resumed > 0 ? 1 : n_answers);
     r->request.priority = (int32_t)between(0, 2) - 1;
+    static const char *const tenants[] = {"", "a", "b"};
+    r->request.tenant = tenants[below(3)];
     r->request.salt[0] = (uint8_t)below(2);
     r->request.bypass_prefix_cache = chance(5);
     r->request.do_not_store = chance(5);
@@ -196,6 +199,8 @@ static void live(uint32_t seed) {
         s.eos_ids[i] = i;
     relay_scheduler_opts opts = random_opts();
     world_init(&s.w, &opts);
+    s.w.step_us = below(20);
+    s.w.row_us = below(5);
     s.most_tokens = opts.max_context;
     for (uint32_t g = 0; g < opts.n_groups; g++) {
         uint32_t slots = opts.n_blocks[g] * RELAY_BLOCK_TOKENS;

@@ -109,6 +109,7 @@ world_request *world_request_create(uint32_t n_prompt, uint32_t max_new_tokens, 
         .n_prompt = n_prompt,
         .n_tokens = n_prompt,
         .n_sequences = 1,
+        .tenant = "",
         .sampling = {.top_p = 1, .repetition_penalty = 1, .seed = seed},
         .max_new_tokens = max_new_tokens,
         .deadline = RELAY_NEVER_US,
@@ -180,6 +181,7 @@ bool world_step(world *w) {
     bool has_rows = relay_scheduler_fill(w->scheduler, w->step, w->now);
     if (has_rows) {
         assert_true(w->step->n_rows <= w->opts.token_budget);
+        w->now += w->step_us + w->row_us * w->step->n_rows;
         fake_model_ops.submit(&w->model, w->step);
         fake_model_ops.complete(&w->model, w->results);
         relay_scheduler_take(w->scheduler, w->step, w->results, w->now);

@@ -33,6 +33,7 @@ typedef struct world {
     relay_sample_result *results;
     fake_model model;
     relay_mono_us now;
+    relay_mono_us step_us, row_us; // what a step takes beside its rows, and each of these; zero at init
     uint64_t arrivals;
     uint32_t n_live;    // requests
     uint64_t n_answers; // asked for since init

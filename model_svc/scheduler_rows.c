@@ -1,0 +1,156 @@
+// Who gets rows of a step, and how many.
+//
+// Those that decode get theirs first, in rank order. What the step's time leaves (pace.h) is for prompts: the first in
+// rank gets a block's worth, so that somebody always gets on, and then the tenant that has been served least has the
+// turn (tenants.h), of its sequences the first in rank, running or waiting alike.
+#include "model_svc/scheduler_internal.h"
+
+// Whose blocks `asking` may take: the lowest in rank of those below it and of the paused ones. NULL if none.
+static relay_sequence *find_victim(const relay_scheduler *s, const relay_sequence *asking) {
+    bool is_below = true;
+    for (relay_sequence *q = s->running.tail; q != NULL; q = q->prev) {
+        if (q == asking) {
+            is_below = false;
+        } else if (is_below || relay_sequence_is_paused(q)) {
+            return q;
+        }
+    }
+    return NULL;
+}
+
+// Rows that `q` could be given yet.
+static uint32_t chunk(const relay_scheduler *s, const relay_sequence *q) {
+    uint32_t most = relay_min_u32(relay_sequence_pending(q), s->opts.prompt_chunk);
+    return relay_min_u32(most - q->n_scheduled, s->budget);
+}
+
+// As many of its pending rows as there is room for, at most `max_rows`. One is made room for where there is none. False
+// where it gets none.
+static bool schedule_running(relay_scheduler *s, relay_sequence *q, uint32_t max_rows) {
+    uint32_t n_rows = relay_min_u32(chunk(s, q), max_rows), room;
+    if (n_rows == 0) return false;
+    while ((room = relay_scheduler_room_for(s, q)) == 0) {
+        relay_sequence *victim = find_victim(s, q);
+        if (victim == NULL) return false;
+        relay_scheduler_preempt(s, victim);
+    }
+    relay_scheduler_grant(s, q, relay_min_u32(n_rows, room));
+    return true;
+}
+
+static relay_sequence *last_paused(const relay_scheduler *s) {
+    relay_sequence *q = s->running.tail;
+    while (q != NULL && !relay_sequence_is_paused(q))
+        q = q->prev;
+    return q;
+}
+
+// Sees to it that `n_tokens` of `q`, which does not run yet, fit, at the cost of paused ones if need be: who is not
+// served for want of credit must not keep out who could be. Does nothing where that is not enough.
+static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens) {
+    static const uint32_t none[RELAY_MAX_KV_GROUPS];
+    uint32_t of_paused[RELAY_MAX_KV_GROUPS] = {0}; // at most: some may be shared with others
+    for (const relay_sequence *p = s->running.head; p != NULL; p = p->next) {
+        if (!relay_sequence_is_paused(p)) continue;
+        for (uint32_t g = 0; g < s->opts.n_groups; g++)
+            of_paused[g] += p->n_blocks - p->first_block[g];
+    }
+    if (!relay_scheduler_has_room(s, q, n_tokens, of_paused)) return false;
+    relay_sequence *paused;
+    while (!relay_scheduler_has_room(s, q, n_tokens, none) && (paused = last_paused(s)) != NULL)
+        relay_scheduler_preempt(s, paused);
+    return relay_scheduler_has_room(s, q, n_tokens, none);
+}
+
+void relay_scheduler_emit_start(relay_scheduler *s, const relay_sequence *q) {
+    relay_event ev = {.kind = RELAY_EVENT_STARTED, .step = s->step + 1};
+    ev.cached_tokens = relay_min_u32(q->n_computed, q->request->n_prompt);
+    relay_scheduler_emit(s, q, &ev);
+}
+
+static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
+    relay_scheduler_leave_waiting(s, q);
+    q->state = RELAY_SEQUENCE_RUNNING;
+    q->had_its_turn = true;
+    relay_sequence_list_insert(&s->running, q);
+    s->cached_tokens += q->n_computed;
+    if (q->lane == NULL) {
+        relay_lane *lane = s->free_lanes;
+        s->free_lanes = lane->next;
+        relay_sequence_enter(q, lane, now);
+        relay_scheduler_emit_start(s, q);
+    }
+    relay_scheduler_grant(s, q, relay_min_u32(chunk(s, q), relay_scheduler_room_for(s, q)));
+}
+
+// False where it does not fit.
+static bool schedule_waiting(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
+    relay_lane *lane = q->lane != NULL ? q->lane : s->free_lanes;
+    relay_scheduler_attach(s, q, lane);
+    // Who was preempted comes back when all it has fits: it would else be preempted again half-way.
+    if (!make_room(s, q, q->n_preemptions > 0 ? q->n_tokens : q->n_computed + chunk(s, q))) {
+        relay_scheduler_detach(s, q, lane);
+        return false;
+    }
+    admit(s, q, now);
+    return true;
+}
+
+// ---- In which order
+
+// Among those that want rows of a prompt: priority, then who has been served least, then arrival.
+static bool comes_before(const relay_scheduler *s, const relay_sequence *a, const relay_sequence *b) {
+    if (b == NULL) return true;
+    if (a->request->priority == b->request->priority && a->tenant != b->tenant) {
+        uint64_t time_a = relay_tenants_time(s->tenants, a->tenant), time_b = relay_tenants_time(s->tenants, b->tenant);
+        if (time_a != time_b) return time_a < time_b;
+    }
+    return relay_sequence_ranks_before(a, b);
+}
+
+static bool is_prompt(const relay_sequence *q) {
+    return relay_sequence_pending(q) > 1 && !relay_sequence_is_paused(q);
+}
+
+// Neither credit nor a lane nor a prompt that another one computes comes from letting others wait: who lacks one is
+// passed over. A preempted one has its lane, and may be the one that frees others.
+static bool may_be_admitted(const relay_scheduler *s, const relay_sequence *q) {
+    return !relay_sequence_is_paused(q) && (q->lane != NULL || s->free_lanes != NULL) && q->leader == NULL;
+}
+
+// The next to get rows of a prompt; NULL where nobody is left that could get more.
+static relay_sequence *find_next(const relay_scheduler *s, bool admits) {
+    relay_sequence *first = NULL;
+    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        if (is_prompt(q) && !q->had_its_turn && chunk(s, q) > 0 && comes_before(s, q, first)) first = q;
+    }
+    for (relay_sequence *q = s->waiting.head; admits && q != NULL; q = q->next) {
+        if (may_be_admitted(s, q) && comes_before(s, q, first)) first = q;
+    }
+    return first;
+}
+
+void relay_scheduler_grant_rows(relay_scheduler *s, relay_mono_us now) {
+    s->budget = s->opts.token_budget;
+    // Whom a grant preempts is below the one that asks or paused, so `next` is read after it.
+    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
+        q->had_its_turn = false;
+        if (relay_sequence_pending(q) == 1 && !relay_sequence_is_paused(q)) schedule_running(s, q, 1);
+    }
+    uint32_t n_decode = s->opts.token_budget - s->budget;
+    if (n_decode > 0) s->budget = relay_min_u32(s->budget, relay_pace_prompt_rows(&s->pace, n_decode));
+    // Whatever the others' turn, the first of the prompts gets on.
+    relay_sequence *first = s->running.head;
+    while (first != NULL && !is_prompt(first))
+        first = first->next;
+    if (first != NULL) schedule_running(s, first, RELAY_PACE_MIN_ROWS);
+    bool admits = true;
+    for (relay_sequence *q; s->budget > 0 && (q = find_next(s, admits)) != NULL;) {
+        if (q->state == RELAY_SEQUENCE_RUNNING) {
+            q->had_its_turn = !schedule_running(s, q, UINT32_MAX) || chunk(s, q) > 0;
+        } else {
+            // Who does not fit is waited for, or small requests would keep a large one out for ever.
+            admits = schedule_waiting(s, q, now);
+        }
+    }
+}
