@@ -5,16 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/arena.h"
 #include "common/ident.h"
 #include "common/log.h"
 #include "common/message.h"
-#include "tokenizer_svc/text_stream.h"
+#include "tokenizer_svc/answer.h"
 
-// Of text and of token details that wait for the end of the answer, with final_only.
+// Of text and of token details that wait for the end of the answers, with final_only.
 static const size_t MAX_TEXT_BYTES = 60u << 20, MAX_DETAIL_BYTES = 256u << 20;
 
-enum { MAX_SAMPLER_STATE_BYTES = 64 };
+// An answer, and what the client knows of it.
+typedef struct told_answer {
+    relay_answer answer;
+    bool is_finished; // its end is told
+} told_answer;
 
 struct relay_generation {
     relay_rpc_call *call; // borrowed: it owns this; from start to the last news of the link with a reference
@@ -25,33 +28,26 @@ struct relay_generation {
 
     // Set by prepare.
     char request_id[RELAY_REQUEST_ID_MAX_BYTES + 1];
-    bool is_final_only, wants_details, wants_logprobs, includes_stop;
-    uint32_t min_new_tokens, n_prompt, n_resumed;
+    bool is_final_only;
+    uint32_t n_prompt, n_resumed;
     const char *prompt_field; // which one the prompt came in
     uint32_t *stop_ids;
     size_t n_stop_ids;
     char *stop_strings[RELAY_MAX_STOP_STRINGS];
-    relay_text_stream *stream;
+    uint32_t n_answers;
+    told_answer *answers; // [n_answers]; the link's thread's from start on
 
     pthread_mutex_t lock; // guards the two below
     relay_link_ticket ticket;
     bool is_cancelled;
 
     // The link's thread.
-    relay_buf text; // not told yet
-    relay_arena details_arena;
-    Relay__V1__TokenDetail **details; // not told yet
-    size_t n_details, details_cap;
-    uint32_t n_output; // resumed ones included
     bool has_started, is_started_told;
     uint32_t cached_tokens;
     uint64_t seed;
-    uint8_t sampler_state[MAX_SAMPLER_STATE_BYTES]; // after the last token taken
-    size_t n_sampler_state;
     char pod[256];
-    bool is_stopped; // a stop string has completed
-    uint32_t stop_index;
-    bool is_over; // the client gets nothing more
+    uint32_t n_ended; // answers that the model has ended
+    bool is_over;     // the client gets nothing more
     relay_mono_us first_token_at;
 };
 
@@ -64,8 +60,6 @@ relay_generation *relay_generation_create(relay_rpc_call *call, const relay_text
     g->metrics = metrics;
     g->received_at = relay_mono_now();
     pthread_mutex_init(&g->lock, NULL);
-    relay_buf_init(&g->text, MAX_TEXT_BYTES);
-    relay_arena_init(&g->details_arena, MAX_DETAIL_BYTES);
     return g;
 }
 
@@ -74,10 +68,9 @@ void relay_generation_destroy(relay_generation *g) {
     for (uint32_t i = 0; i < RELAY_MAX_STOP_STRINGS; i++)
         free(g->stop_strings[i]);
     free(g->stop_ids);
-    free(g->details);
-    relay_text_stream_destroy(g->stream);
-    relay_arena_fini(&g->details_arena);
-    relay_buf_fini(&g->text);
+    for (uint32_t i = 0; i < g->n_answers && g->answers != NULL; i++)
+        relay_answer_fini(&g->answers[i].answer);
+    free(g->answers);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }
@@ -125,96 +118,95 @@ static void set_stop_ids(relay_generation *g, const Relay__V1__TextStop *stop, c
     g->stop_ids[g->n_stop_ids++] = turn_end->id;
 }
 
-static relay_code open_text(relay_generation *g, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
-                            relay_err *e) {
+static relay_code copy_stops(relay_generation *g, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
+                             relay_stop_string *strings, uint32_t *n, relay_err *e) {
     const Relay__V1__TextStop *stop = m->stop;
-    const Relay__V1__TextOutput *output = m->output;
     size_t n_strings = stop == NULL ? 0 : stop->n_stop_strings;
     if (n_strings > RELAY_MAX_STOP_STRINGS) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "stop.stop_strings has %zu strings; at most %d are allowed",
                           n_strings, RELAY_MAX_STOP_STRINGS);
     }
-    relay_stop_string strings[RELAY_MAX_STOP_STRINGS];
-    for (size_t i = 0; i < n_strings; i++) {
+    for (size_t i = 0; i < n_strings; i++)
         strings[i] = (relay_stop_string){(const char *)stop->stop_strings[i].data, stop->stop_strings[i].len};
-        g->stop_strings[i] = relay_strndup(strings[i].len == 0 ? "" : strings[i].bytes, strings[i].len);
-    }
     const relay_turn_end *turn_end = wanted_turn_end(m, prompt);
-    if (turn_end != NULL && turn_end->string != NULL && n_strings < RELAY_MAX_STOP_STRINGS) {
-        strings[n_strings] = (relay_stop_string){turn_end->string, turn_end->string_len};
-        g->stop_strings[n_strings++] = relay_strndup(turn_end->string, turn_end->string_len);
-    }
+    if (turn_end != NULL && turn_end->string != NULL && n_strings < RELAY_MAX_STOP_STRINGS)
+        strings[n_strings++] = (relay_stop_string){turn_end->string, turn_end->string_len};
+    for (size_t i = 0; i < n_strings; i++)
+        g->stop_strings[i] = relay_strndup(strings[i].len == 0 ? "" : strings[i].bytes, strings[i].len);
+    *n = (uint32_t)n_strings;
+    return RELAY_OK;
+}
+
+// All of them begin alike.
+static relay_code open_answers(relay_generation *g, const Relay__V1__GenerateRequest *m, const relay_prompt *prompt,
+                               relay_err *e) {
+    const Relay__V1__TextStop *stop = m->stop;
+    const Relay__V1__TextOutput *output = m->output;
+    relay_stop_string strings[RELAY_MAX_STOP_STRINGS];
     uint32_t n_tail = prompt->encoding.n < RELAY_PROMPT_TAIL ? prompt->encoding.n : RELAY_PROMPT_TAIL;
-    relay_text_stream_opts opts = {
+    relay_answer_opts opts = {
+        .stop_ids = g->stop_ids,
+        .n_stop_ids = g->n_stop_ids,
+        .min_new_tokens = stop != NULL && stop->has_min_new_tokens ? stop->min_new_tokens : 0,
+        .wants_logprobs = output != NULL && output->has_top_logprobs,
+        .max_text_bytes = MAX_TEXT_BYTES / g->n_answers,
+        .max_detail_bytes = MAX_DETAIL_BYTES / g->n_answers,
+    };
+    opts.wants_details =
+        opts.wants_logprobs || (output != NULL && output->has_return_token_ids && output->return_token_ids);
+    opts.text = (relay_text_stream_opts){
         .vocab = relay_text_model_vocab(g->model),
         .skip_special_tokens = output == NULL || !output->has_skip_special_tokens || output->skip_special_tokens,
         .stop_strings = strings,
-        .n_stop_strings = (uint32_t)n_strings,
         .stop_strings_field = "stop.stop_strings",
-        .include_stop_string = g->includes_stop,
+        .include_stop_string = stop != NULL && stop->has_include_stop_string && stop->include_stop_string,
         .prompt_tail = prompt->encoding.ids + (prompt->encoding.n - n_tail),
         .n_prompt_tail = n_tail,
     };
-    return relay_text_stream_create(&g->stream, &opts, e);
+    relay_code code = copy_stops(g, m, prompt, strings, &opts.text.n_stop_strings, e);
+    if (code == RELAY_OK) g->answers = relay_calloc(g->n_answers, sizeof *g->answers);
+    for (uint32_t i = 0; i < g->n_answers && code == RELAY_OK; i++)
+        code = relay_answer_init(&g->answers[i].answer, &opts, e);
+    return code;
 }
 
-// The next output token; false where it completed a stop string. Its text is appended to `text`.
-static bool push_token(relay_generation *g, uint32_t id, relay_buf *text) {
-    g->n_output++;
-    // The model ends with a stop id, and its text is no part of the answer.
-    bool ends = is_stop_id(g, id) && g->n_output > g->min_new_tokens;
-    if (ends && !g->includes_stop) return true;
-    relay_text_step step;
-    relay_text_stream_push(g->stream, &id, 1, g->n_output >= g->min_new_tokens, text, &step);
-    if (step.is_stopped) g->stop_index = step.stop_index;
-    return !step.is_stopped;
+static relay_code count_answers(relay_generation *g, const Relay__V1__GenerateRequest *m, relay_err *e) {
+    uint32_t n = m->has_num_sequences ? m->num_sequences : 1;
+    if (n == 0 || n > RELAY_MAX_ANSWERS) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is %u; allowed is [1, %d]", n, RELAY_MAX_ANSWERS);
+    }
+    if (n > 1 && (m->n_resume_token_ids != 0 || m->has_resume_sampler_state)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT,
+                          "resume_token_ids is set and num_sequences is %u; one answer at a time can go on", n);
+    }
+    g->n_answers = n;
+    return RELAY_OK;
 }
 
 // Brings text and counts to where the lost call left the client.
 static relay_code take_resumed(relay_generation *g, const Relay__V1__GenerateRequest *m, relay_err *e) {
     size_t n = m->n_resume_token_ids;
     relay_code code = relay_text_model_check_ids(g->model, m->resume_token_ids, n, "resume_token_ids", e);
-    relay_buf known;
-    relay_buf_init(&known, MAX_TEXT_BYTES);
-    for (size_t i = 0; i < n && code == RELAY_OK; i++) {
-        relay_buf_clear(&known);
-        if (push_token(g, m->resume_token_ids[i], &known)) continue;
-        code = relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "resume_token_ids[%zu] completes stop.stop_strings[%u]: nothing is left to generate", i,
-                          g->stop_index);
-    }
-    relay_buf_fini(&known);
+    if (code == RELAY_OK) code = relay_answer_resume(&g->answers[0].answer, m->resume_token_ids, n, e);
     g->n_resumed = (uint32_t)n;
     return code;
 }
 
 relay_code relay_generation_prepare(relay_generation *g, const Relay__V1__GenerateRequest *m,
                                     const relay_prompt *prompt, relay_err *e) {
-    const Relay__V1__TextStop *stop = m->stop;
-    const Relay__V1__TextOutput *output = m->output;
     g->n_prompt = prompt->encoding.n;
     g->prompt_field = m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_PROMPT ? "prompt"
                       : m->input_case == RELAY__V1__GENERATE_REQUEST__INPUT_CHAT ? "chat"
                                                                                  : "token_ids.ids";
-    if (output != NULL) {
-        g->is_final_only = output->has_final_only && output->final_only;
-        g->wants_logprobs = output->has_top_logprobs;
-        g->wants_details = g->wants_logprobs || (output->has_return_token_ids && output->return_token_ids);
-    }
-    if (stop != NULL) {
-        g->includes_stop = stop->has_include_stop_string && stop->include_stop_string;
-        if (stop->has_min_new_tokens) g->min_new_tokens = stop->min_new_tokens;
-    }
-    set_stop_ids(g, stop, wanted_turn_end(m, prompt));
-    if (m->has_num_sequences && m->num_sequences > 1) {
-        return relay_fail(e, RELAY_UNIMPLEMENTED,
-                          "num_sequences above 1 is not supported by the text service; ModelService has it");
-    }
-    relay_code code = read_request_id(g, m, e);
-    if (code == RELAY_OK) code = open_text(g, m, prompt, e);
+    g->is_final_only = m->output != NULL && m->output->has_final_only && m->output->final_only;
+    set_stop_ids(g, m->stop, wanted_turn_end(m, prompt));
+    relay_code code = count_answers(g, m, e);
+    if (code == RELAY_OK) code = read_request_id(g, m, e);
+    if (code == RELAY_OK) code = open_answers(g, m, prompt, e);
     if (code == RELAY_OK) code = take_resumed(g, m, e);
     // Whoever goes on with an answer has had the prompt's text.
-    if (code == RELAY_OK && g->n_resumed == 0) relay_buf_append(&g->text, prompt->text, prompt->text_len);
+    for (uint32_t i = 0; i < g->n_answers && code == RELAY_OK && g->n_resumed == 0; i++)
+        relay_buf_append(&g->answers[i].answer.text, prompt->text, prompt->text_len);
     return code;
 }
 
@@ -262,15 +254,15 @@ static void send(relay_generation *g, const Relay__V1__GenerateResponse *respons
     cancel_model(g);
 }
 
-static void put_finished(const relay_generation *g, const Relay__V1__TokensFinished *model,
+static void put_finished(const relay_generation *g, const relay_answer *a, const Relay__V1__TokensFinished *model,
                          Relay__V1__GenerationFinished *out) {
     relay__v1__generation_finished__init(out);
-    RELAY_SET(out, output_tokens, g->n_output);
+    RELAY_SET(out, output_tokens, a->n_output);
     RELAY_SET(out, failovers, 0);
     if (model != NULL) out->timings = model->timings;
-    if (g->is_stopped) {
+    if (a->is_stopped) {
         RELAY_SET(out, reason, RELAY__V1__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE);
-        RELAY_SET(out, stop_string, relay_message_text(g->stop_strings[g->stop_index]));
+        RELAY_SET(out, stop_string, relay_message_text(g->stop_strings[a->stop_index]));
         return;
     }
     RELAY_SET(out, reason, model->reason);
@@ -279,11 +271,12 @@ static void put_finished(const relay_generation *g, const Relay__V1__TokensFinis
     }
 }
 
-// Tells what has gathered. `finished` NULL: more will come.
-static void tell(relay_generation *g, Relay__V1__GenerationFinished *finished) {
+// Tells what has gathered of an answer. `finished` NULL: more will come.
+static void tell(relay_generation *g, uint32_t index, Relay__V1__GenerationFinished *finished) {
+    relay_answer *a = &g->answers[index].answer;
     if (g->is_over || (g->is_final_only && finished == NULL)) return;
     bool tells_start = g->has_started && !g->is_started_told;
-    if (!tells_start && g->text.len == 0 && g->n_details == 0 && finished == NULL) return;
+    if (!tells_start && a->text.len == 0 && a->n_details == 0 && finished == NULL) return;
     Relay__V1__GenerateResponse response = RELAY__V1__GENERATE_RESPONSE__INIT;
     Relay__V1__GenerationStarted started = RELAY__V1__GENERATION_STARTED__INIT;
     if (tells_start) {
@@ -295,18 +288,16 @@ static void tell(relay_generation *g, Relay__V1__GenerationFinished *finished) {
         response.started = &started;
         g->is_started_told = true;
     }
-    if (g->text.len != 0) RELAY_SET(&response, text, relay_message_bytes(g->text.data, g->text.len));
-    response.n_tokens = g->n_details;
-    response.tokens = g->details;
+    if (g->n_answers > 1) RELAY_SET(&response, index, index);
+    if (a->text.len != 0) RELAY_SET(&response, text, relay_message_bytes(a->text.data, a->text.len));
+    response.n_tokens = a->n_details;
+    response.tokens = a->details;
     response.finished = finished;
-    if (g->n_sampler_state != 0) {
-        RELAY_SET(&response, sampler_state, relay_message_bytes(g->sampler_state, g->n_sampler_state));
-        g->n_sampler_state = 0;
+    if (a->n_sampler_state != 0) {
+        RELAY_SET(&response, sampler_state, relay_message_bytes(a->sampler_state, a->n_sampler_state));
     }
     send(g, &response);
-    relay_buf_clear(&g->text);
-    relay_arena_fini(&g->details_arena);
-    g->n_details = 0;
+    relay_answer_clear(a);
 }
 
 // ---- From the model pod: link thread
@@ -319,64 +310,22 @@ static void take_started(relay_generation *g, const Relay__V1__TokensStarted *s)
     if (len != 0) memcpy(g->pod, s->pod.data, len);
 }
 
-static void *copy_array(relay_arena *a, const void *from, size_t n, size_t size) {
-    void *to = relay_arena_alloc(a, n * size);
-    if (to != NULL && n != 0) memcpy(to, from, n * size);
-    return to;
-}
-
-static Relay__V1__TopLogprobs *copy_top(relay_arena *a, const Relay__V1__TopLogprobs *from) {
-    Relay__V1__TopLogprobs *to = relay_arena_alloc(a, sizeof *to);
-    if (to == NULL) return NULL;
-    *to = *from;
-    to->token_ids = copy_array(a, from->token_ids, from->n_token_ids, sizeof *to->token_ids);
-    to->logprobs = copy_array(a, from->logprobs, from->n_logprobs, sizeof *to->logprobs);
-    return to->token_ids == NULL || to->logprobs == NULL ? NULL : to;
-}
-
-// False where details fill the room that is left for them.
-static bool add_detail(relay_generation *g, const Relay__V1__GenerateTokensResponse *r, size_t i) {
-    const relay_token *token = relay_vocab_token(relay_text_model_vocab(g->model), r->token_ids[i]);
-    Relay__V1__TokenDetail *d = relay_arena_alloc(&g->details_arena, sizeof *d);
-    if (d == NULL) return false;
-    relay__v1__token_detail__init(d);
-    RELAY_SET(d, token_id, r->token_ids[i]);
-    RELAY_SET(d, piece, relay_message_bytes(token->bytes, token->len));
-    if (g->wants_logprobs && i < r->n_logprobs) RELAY_SET(d, logprob, r->logprobs[i]);
-    if (g->wants_logprobs && i < r->n_top_logprobs) {
-        d->top = copy_top(&g->details_arena, r->top_logprobs[i]);
-        if (d->top == NULL) return false;
-    }
-    if (g->n_details == g->details_cap) {
-        g->details_cap = g->details_cap == 0 ? 8 : 2 * g->details_cap;
-        g->details = relay_realloc(g->details, g->details_cap * sizeof(Relay__V1__TokenDetail *));
-    }
-    g->details[g->n_details++] = d;
+static bool all_stopped(const relay_generation *g) {
+    for (uint32_t i = 0; i < g->n_answers; i++)
+        if (!g->answers[i].answer.is_stopped && !g->answers[i].is_finished) return false;
     return true;
 }
 
-static relay_code take_tokens(relay_generation *g, const Relay__V1__GenerateTokensResponse *r, relay_err *e) {
+static relay_code take_tokens(relay_generation *g, relay_answer *a, const Relay__V1__GenerateTokensResponse *r,
+                              relay_err *e) {
     relay_code code =
         relay_text_model_check_ids(g->model, r->token_ids, r->n_token_ids, "the model server's token_ids", NULL);
     if (code != RELAY_OK) return relay_fail(e, RELAY_INTERNAL, "the model server sent an id past the vocabulary");
     if (r->n_token_ids != 0 && g->first_token_at == 0) g->first_token_at = relay_mono_now();
-    if (r->has_sampler_state && r->sampler_state.len <= sizeof g->sampler_state) {
-        g->n_sampler_state = r->sampler_state.len;
-        memcpy(g->sampler_state, r->sampler_state.data, g->n_sampler_state);
-    }
-    for (size_t i = 0; i < r->n_token_ids && !g->is_stopped; i++) {
-        g->is_stopped = !push_token(g, r->token_ids[i], &g->text);
-        if (g->wants_details && !add_detail(g, r, i)) {
-            return relay_fail(e, RELAY_RESOURCE_EXHAUSTED,
-                              "the tokens of the answer, told at its end, need more than %zu bytes", MAX_DETAIL_BYTES);
-        }
-    }
-    if (g->text.is_failed) {
-        return relay_fail(e, RELAY_RESOURCE_EXHAUSTED,
-                          "the text of the answer, told at its end, is longer than %zu bytes", MAX_TEXT_BYTES);
-    }
-    if (g->is_stopped) cancel_model(g);
-    return RELAY_OK;
+    code = relay_answer_take(a, r, e);
+    // Where others go on, the model works for nobody on one that is stopped, until it ends that one by itself.
+    if (code == RELAY_OK && a->is_stopped && all_stopped(g)) cancel_model(g);
+    return code;
 }
 
 static const char *reason_name(int reason) {
@@ -398,50 +347,74 @@ static void observe_since(relay_histogram *h, relay_mono_us begin, relay_mono_us
     if (h != NULL) relay_histogram_observe(h, (double)(end - begin) / 1e6);
 }
 
-// `code` is that of an answer that failed, else `reason` says how it ended.
+static uint32_t output_tokens(const relay_generation *g) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_answers; i++)
+        n += g->answers[i].answer.n_output;
+    return n - g->n_resumed;
+}
+
+// Of the call, at its end. `code` is that of one that failed, else `reason` says how its last answer ended.
 static void account(const relay_generation *g, relay_code code, int reason, const Relay__V1__RequestTimings *timings) {
     relay_mono_us now = relay_mono_now();
     const relay_generation_metrics *m = g->metrics;
-    bool is_known = reason >= 0 && reason < RELAY_GENERATION_FINISH_REASONS;
-    add(code == RELAY_OK && is_known ? m->finished[reason] : m->failed, 1);
+    if (code != RELAY_OK) add(m->failed, 1);
     add(m->prompt_tokens, g->n_prompt);
-    add(m->output_tokens, g->n_output - g->n_resumed);
+    add(m->output_tokens, output_tokens(g));
     observe_since(m->total_seconds, g->received_at, now);
     if (g->first_token_at != 0) observe_since(m->first_token_seconds, g->received_at, g->first_token_at);
     double ttft_ms = g->first_token_at == 0 ? 0 : (double)(g->first_token_at - g->received_at) / 1000;
     RELAY_LOG(RELAY_LOG_INFO, "request finished",
-              "request_id=%s pod=%s prompt_tokens=%u resumed_tokens=%u output_tokens=%u cached_tokens=%u queue_ms=%.1f "
-              "ttft_ms=%.1f total_ms=%.1f finish=%s",
-              g->request_id, g->pod, g->n_prompt, g->n_resumed, g->n_output - g->n_resumed, g->cached_tokens,
+              "request_id=%s pod=%s prompt_tokens=%u resumed_tokens=%u answers=%u output_tokens=%u cached_tokens=%u "
+              "queue_ms=%.1f ttft_ms=%.1f total_ms=%.1f finish=%s",
+              g->request_id, g->pod, g->n_prompt, g->n_resumed, g->n_answers, output_tokens(g), g->cached_tokens,
               timings == NULL ? 0.0 : (double)timings->queue_us / 1000, ttft_ms, (double)(now - g->received_at) / 1000,
               end_name(g, code, reason, now));
 }
 
-static void finish(relay_generation *g, const Relay__V1__TokensFinished *model) {
-    if (!g->is_stopped && !g->is_over) relay_text_stream_finish(g->stream, &g->text);
+// Tells an answer's end, once. `model` NULL: it is stopped. Returns the reason.
+static int finish_answer(relay_generation *g, uint32_t index, const Relay__V1__TokensFinished *model) {
+    told_answer *t = &g->answers[index];
+    if (t->is_finished) return RELAY__V1__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE;
+    t->is_finished = true;
+    if (!g->is_over) relay_answer_finish(&t->answer);
     Relay__V1__GenerationFinished finished;
-    put_finished(g, model, &finished);
-    tell(g, &finished);
+    put_finished(g, &t->answer, model, &finished);
+    tell(g, index, &finished);
+    int reason = (int)finished.reason;
+    bool is_known = reason >= 0 && reason < RELAY_GENERATION_FINISH_REASONS;
+    add(is_known ? g->metrics->finished[reason] : g->metrics->failed, 1);
+    return reason;
+}
+
+// The call ends well.
+static void finish(relay_generation *g, int reason, const Relay__V1__RequestTimings *timings) {
     fail(g, RELAY_OK, NULL);
-    account(g, RELAY_OK, (int)finished.reason, finished.timings);
+    account(g, RELAY_OK, reason, timings);
+    relay_rpc_call_unref(g->call); // may free g
 }
 
 static void on_response(void *arg, const Relay__V1__GenerateTokensResponse *r) {
     relay_generation *g = arg;
+    uint32_t index = r->has_index ? r->index : 0;
+    if (index >= g->n_answers) index = 0; // the link counts ends: a model server's mistake must not lose one
+    told_answer *t = &g->answers[index];
     if (r->started != NULL) take_started(g, r->started);
-    if (!g->is_over && !g->is_stopped) {
+    if (!g->is_over && !t->answer.is_stopped) {
         relay_err e;
-        relay_code code = take_tokens(g, r, &e);
+        relay_code code = take_tokens(g, &t->answer, r, &e);
         if (code != RELAY_OK) {
             fail(g, code, &e);
             cancel_model(g);
         }
     }
-    if (r->finished == NULL) {
-        tell(g, NULL);
+    if (r->finished != NULL) {
+        int reason = finish_answer(g, index, r->finished);
+        if (++g->n_ended == g->n_answers) finish(g, reason, r->finished->timings);
+    } else if (g->n_answers > 1 && t->answer.is_stopped) {
+        finish_answer(g, index, NULL); // the others go on: its end is told at once
     } else {
-        finish(g, r->finished);
-        relay_rpc_call_unref(g->call); // may free g
+        tell(g, index, NULL);
     }
 }
 
@@ -455,17 +428,20 @@ static void rename_field(relay_err *e, const char *theirs, const char *ours) {
 
 static void on_error(void *arg, relay_code code, const relay_err *e) {
     relay_generation *g = arg;
-    if (g->is_stopped) {
-        finish(g, NULL); // it was complete, whatever became of the pod
-    } else {
-        // The model server names its own fields; the client knows those that they were made of.
-        relay_err told = *e;
-        rename_field(&told, "prompt_token_ids", g->prompt_field);
-        rename_field(&told, "resume.generated_token_ids", "resume_token_ids");
-        rename_field(&told, "resume.sampler_state", "resume_sampler_state");
-        fail(g, code, &told);
-        account(g, code, 0, NULL);
+    if (all_stopped(g)) { // they were complete, whatever became of the pod
+        int reason = 0;
+        for (uint32_t i = 0; i < g->n_answers; i++)
+            reason = finish_answer(g, i, NULL);
+        finish(g, reason, NULL);
+        return;
     }
+    // The model server names its own fields; the client knows those that they were made of.
+    relay_err told = *e;
+    rename_field(&told, "prompt_token_ids", g->prompt_field);
+    rename_field(&told, "resume.generated_token_ids", "resume_token_ids");
+    rename_field(&told, "resume.sampler_state", "resume_sampler_state");
+    fail(g, code, &told);
+    account(g, code, 0, NULL);
     relay_rpc_call_unref(g->call); // may free g
 }
 

@@ -1,4 +1,5 @@
-// One Generate call from its prompt to its end: what the model pod sends becomes what the client reads.
+// One Generate call from its prompt to the end of its last answer: what the model pod sends becomes what the client
+// reads.
 //
 // Made on a queue thread, prepared and started on a worker, then driven by the link's thread alone; on_cancel may come
 // from a queue thread at any time. It belongs to its call and is destroyed with it.
@@ -14,6 +15,7 @@
 
 enum {
     RELAY_REQUEST_ID_MAX_BYTES = 256,
+    RELAY_MAX_ANSWERS = 128, // of one call
     RELAY_GENERATION_FINISH_REASONS = RELAY__V1__FINISH_REASON__FINISH_REASON_DRAINED + 1,
 };
 

@@ -27,6 +27,7 @@ typedef struct entry {
     uint64_t stream_key;
     relay_link_handler handler;
     void *arg;
+    uint32_t n_answers; // that have not ended
     struct entry *next; // in the bucket
 } entry;
 
@@ -122,10 +123,12 @@ static void take_error(const Relay__V1__SessionError *error, const entry *en) {
 }
 
 static void take_delta(pod *p, const Relay__V1__SessionDelta *delta) {
-    bool is_last = delta->error != NULL || (delta->response != NULL && delta->response->finished != NULL);
+    bool ends_answer = delta->response != NULL && delta->response->finished != NULL;
     pthread_mutex_lock(&p->lock);
     // Only this thread takes entries out, so that one left in the table stays valid without the lock.
-    entry *en = is_last ? take_entry(p, delta->stream_key) : *find_slot(p, delta->stream_key);
+    entry *en = *find_slot(p, delta->stream_key);
+    bool is_last = en != NULL && (delta->error != NULL || (ends_answer && --en->n_answers == 0));
+    if (is_last) take_entry(p, delta->stream_key);
     pthread_mutex_unlock(&p->lock);
     if (en == NULL) return;
     if (delta->response != NULL) en->handler.on_response(en->arg, delta->response);
@@ -373,6 +376,9 @@ static relay_code start_at(pod *p, const Relay__V1__GenerateTokensRequest *reque
     entry *en = relay_calloc(1, sizeof *en);
     en->handler = *handler;
     en->arg = arg;
+    // Who goes on with an answer has one.
+    bool has_several = request->has_num_sequences && request->num_sequences > 1 && request->resume == NULL;
+    en->n_answers = has_several ? request->num_sequences : 1;
     relay_code code = RELAY_UNAVAILABLE;
     pthread_mutex_lock(&p->lock);
     if (p->state == POD_READY) {

@@ -37,9 +37,10 @@ relay_model_link *relay_model_link_create(const relay_model_link_opts *opts);
 void relay_model_link_destroy(relay_model_link *link);
 
 typedef struct relay_link_handler {
-    // News of one generation; the message is borrowed until it returns. With `finished` set it is the last.
+    // News of one generation; the message is borrowed until it returns. With `finished` set it is the last of its
+    // answer: of the last answer's it is the last of all.
     void (*on_response)(void *arg, const Relay__V1__GenerateTokensResponse *response);
-    // Last: refused, failed, or its pod was lost.
+    // Last of all: refused, failed, or its pod was lost.
     void (*on_error)(void *arg, relay_code code, const relay_err *e);
 } relay_link_handler;
 

@@ -42,7 +42,7 @@ static const field_case request_fields[] = {
     {"cache", "cache.salt has 300 bytes"},
     {"priority", "priority"},
     {"parse_special_tokens", "parse_special_tokens is set with token_ids"},
-    {"num_sequences", "num_sequences above 1 is not supported"},
+    {"num_sequences", "num_sequences is 129; allowed is [1, 128]"},
     {"time_limit_ms", "time_limit_ms is 0"},
     {"request_id", "request_id has 300 bytes"},
     {"resume_token_ids", "resume_token_ids[0] is 1000"},
@@ -98,7 +98,7 @@ static void spoil(text_request *r, const char *field) {
     } else if (strcmp(field, "parse_special_tokens") == 0) {
         RELAY_SET(m, parse_special_tokens, 1);
     } else if (strcmp(field, "num_sequences") == 0) {
-        RELAY_SET(m, num_sequences, 2);
+        RELAY_SET(m, num_sequences, 129);
     } else if (strcmp(field, "time_limit_ms") == 0) {
         RELAY_SET(m, time_limit_ms, 0);
     } else if (strcmp(field, "request_id") == 0) {

@@ -411,6 +411,97 @@ static void bos_that_the_template_wrote_is_not_doubled(void **state) {
     text_world_destroy(w);
 }
 
+enum { N_ANSWERS = 3 };
+
+typedef struct many_answers {
+    char text[N_ANSWERS][4096];
+    size_t len[N_ANSWERS];
+    uint32_t ids[N_ANSWERS][64], n_ids[N_ANSWERS];
+    int reasons[N_ANSWERS];
+    uint32_t n_started, n_finished;
+} many_answers;
+
+static void generate_many(const Relay__V1__GenerateRequest *m, many_answers *out) {
+    *out = (many_answers){0};
+    relay_rpc_stream *s = text_open(w->client, m);
+    for (;;) {
+        ProtobufCMessage *message;
+        bool timed_out;
+        relay_err e = {0};
+        relay_code code = relay_rpc_stream_next(s, relay_mono_now() + 20 * 1000000, &message, &timed_out, &e);
+        assert_false(timed_out);
+        if (message == NULL) {
+            if (code != RELAY_OK) fail_msg("%s", e.message);
+            break;
+        }
+        const Relay__V1__GenerateResponse *r = (Relay__V1__GenerateResponse *)message;
+        assert_true(r->has_index && r->index < N_ANSWERS);
+        assert_int_equal(out->reasons[r->index], 0); // nothing behind its end
+        memcpy(out->text[r->index] + out->len[r->index], r->text.data, r->text.len);
+        out->len[r->index] += r->text.len;
+        for (size_t i = 0; i < r->n_tokens; i++)
+            out->ids[r->index][out->n_ids[r->index]++] = r->tokens[i]->token_id;
+        out->n_started += r->started != NULL;
+        if (r->finished != NULL) {
+            out->n_finished++;
+            out->reasons[r->index] = (int)r->finished->reason;
+            assert_int_equal(r->finished->output_tokens, out->n_ids[r->index]);
+        }
+        protobuf_c_message_free_unpacked(message, NULL);
+    }
+    relay_rpc_stream_release(s);
+    assert_int_equal(out->n_started, 1);
+    assert_int_equal(out->n_finished, N_ANSWERS);
+}
+
+static void several_answers_are_told_apart(void **state) {
+    static many_answers all, cut;
+    w = text_world_create((text_world_opts){0});
+    text_request r;
+    text_request_init(&r, 20, 40, 3);
+    text_generate(w, &r.message, &a);
+    RELAY_SET(&r.message, num_sequences, N_ANSWERS);
+    generate_many(&r.message, &all);
+    for (int i = 0; i < N_ANSWERS; i++) {
+        assert_int_equal(all.n_ids[i], 40);
+        size_t len;
+        char *text = text_world_detokenize(w, all.ids[i], 40, true, &len);
+        assert_int_equal(all.len[i], len);
+        assert_memory_equal(all.text[i], text, len);
+        free(text);
+    }
+    // The first is the one that a call for one answer gets.
+    assert_int_equal(all.len[0], a.text_len);
+    assert_memory_equal(all.text[0], a.text, a.text_len);
+    // A stop string ends the answer that it is in, and the others go on.
+    size_t at = all.len[1] / 2;
+    while ((all.text[1][at] & 0xC0) == 0x80)
+        at++;
+    size_t end = at + 6;
+    while ((all.text[1][end] & 0xC0) == 0x80)
+        end++;
+    text_request_add_stop(&r, all.text[1] + at, end - at);
+    generate_many(&r.message, &cut);
+    char stop[16] = {0};
+    memcpy(stop, all.text[1] + at, end - at);
+    for (int i = 0; i < N_ANSWERS; i++) {
+        const char *found = strstr(all.text[i], stop);
+        size_t len = found != NULL ? (size_t)(found - all.text[i]) : all.len[i];
+        assert_int_equal(cut.reasons[i], found != NULL ? RELAY__V1__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE
+                                                       : RELAY__V1__FINISH_REASON__FINISH_REASON_MAX_NEW_TOKENS);
+        assert_int_equal(cut.len[i], len);
+        assert_memory_equal(cut.text[i], all.text[i], len);
+    }
+    // Several cannot be taken up again in one call.
+    uint32_t id = 5;
+    r.message.n_resume_token_ids = 1;
+    r.message.resume_token_ids = &id;
+    text_generate(w, &r.message, &b);
+    assert_int_equal(b.code, RELAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(b.error, "resume_token_ids is set and num_sequences is 3"));
+    text_world_destroy(w);
+}
+
 static void echo_is_the_prompt_s_text_first(void **state) {
     w = text_world_create((text_world_opts){0});
     text_request r;
@@ -446,6 +537,7 @@ int main(void) {
         cmocka_unit_test(a_chat_is_rendered_and_forged_turns_stay_text),
         cmocka_unit_test(what_the_template_ends_turns_with_ends_the_answer),
         cmocka_unit_test(bos_that_the_template_wrote_is_not_doubled),
+        cmocka_unit_test(several_answers_are_told_apart),
         cmocka_unit_test(echo_is_the_prompt_s_text_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
