@@ -437,7 +437,7 @@ static void generate_many(const Relay__V1__GenerateRequest *m, many_answers *out
         const Relay__V1__GenerateResponse *r = (Relay__V1__GenerateResponse *)message;
         assert_true(r->has_index && r->index < N_ANSWERS);
         assert_int_equal(out->reasons[r->index], 0); // nothing behind its end
-        memcpy(out->text[r->index] + out->len[r->index], r->text.data, r->text.len);
+        if (r->text.len != 0) memcpy(out->text[r->index] + out->len[r->index], r->text.data, r->text.len);
         out->len[r->index] += r->text.len;
         for (size_t i = 0; i < r->n_tokens; i++)
             out->ids[r->index][out->n_ids[r->index]++] = r->tokens[i]->token_id;
