@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "common/status.h"
+#include "model_svc/step.h"
 #include "model_svc/request_read.h"
 
 relay_answer *relay_answer_create(void) {
@@ -30,6 +31,11 @@ void relay_answer_destroy(relay_answer *a) {
         free(p->top_pointers);
     }
     free(a->parts);
+    free(a->score_logprobs);
+    free(a->score_ids);
+    free(a->score_tops);
+    free(a->score_messages);
+    free(a->score_pointers);
     relay_request_fini(&a->request);
     free(a);
 }
@@ -92,6 +98,53 @@ static void note_token(relay_answer *a, relay_answer_part *p, const relay_sample
     if (sample->rank != 0) RELAY_SET(top, chosen_rank, sample->rank);
 }
 
+static void note_score(relay_answer *a, const relay_sample_result *sample) {
+    const uint64_t n_top = a->request.n_prompt_top;
+    if (a->first_score == a->n_scores) a->first_score = a->n_scores = 0; // all are told
+    if (a->n_scores == a->scores_cap) {
+        a->scores_cap = a->scores_cap == 0 ? RELAY_MAX_SCORED_ROWS : 2 * a->scores_cap;
+        const uint64_t n = a->scores_cap;
+        a->score_logprobs = relay_realloc(a->score_logprobs, n * sizeof *a->score_logprobs);
+        a->score_ids = relay_realloc(a->score_ids, n * n_top * sizeof *a->score_ids + 1);
+        a->score_tops = relay_realloc(a->score_tops, n * n_top * sizeof *a->score_tops + 1);
+        a->score_messages = relay_realloc(a->score_messages, n * sizeof *a->score_messages);
+        a->score_pointers = relay_realloc(a->score_pointers, n * sizeof *a->score_pointers);
+    }
+    const uint32_t i = a->n_scores++;
+    a->score_logprobs[i] = sample->logprob;
+    if (n_top == 0) return;
+    memcpy(a->score_ids + i * n_top, sample->top_ids, sample->n_top * sizeof *a->score_ids);
+    memcpy(a->score_tops + i * n_top, sample->top_logprobs, sample->n_top * sizeof *a->score_tops);
+    Relay__V1__TopLogprobs *top = &a->score_messages[i];
+    relay__v1__top_logprobs__init(top);
+    top->n_token_ids = top->n_logprobs = sample->n_top;
+    RELAY_SET(top, chosen_rank, sample->rank);
+}
+
+// At most so many of the scores that are not told yet; false where there are more. The arrays stay as they are to the
+// next note.
+static bool put_scores(relay_answer *a, relay_answer_part *p, uint32_t max) {
+    Relay__V1__PromptLogprobs *m = &a->prompt_logprobs;
+    const uint64_t n_top = a->request.n_prompt_top;
+    const uint32_t first = a->first_score;
+    const uint32_t n = a->n_scores - first < max ? a->n_scores - first : max;
+    relay__v1__prompt_logprobs__init(m);
+    RELAY_SET(m, first_position, a->told_scores + 1);
+    m->n_logprobs = n;
+    m->logprobs = a->score_logprobs + first;
+    for (uint32_t i = first; i < first + n && n_top != 0; i++) {
+        a->score_messages[i].token_ids = a->score_ids + i * n_top;
+        a->score_messages[i].logprobs = a->score_tops + i * n_top;
+        a->score_pointers[i] = &a->score_messages[i];
+    }
+    m->n_top = n_top == 0 ? 0 : n;
+    m->top = a->score_pointers + first;
+    p->response.prompt_logprobs = m;
+    a->told_scores += n;
+    a->first_score += n;
+    return a->first_score == a->n_scores;
+}
+
 void relay_answer_note(relay_answer *a, const relay_event *event) {
     relay_answer_part *p = &a->parts[event->index - a->parts[0].index];
     switch (event->kind) {
@@ -99,6 +152,9 @@ void relay_answer_note(relay_answer *a, const relay_event *event) {
         // The first one computes the prompt; the others find what it made.
         if (!a->is_started) a->cached_tokens = event->cached_tokens;
         a->is_started = true;
+        break;
+    case RELAY_EVENT_SCORE:
+        note_score(a, &event->sample);
         break;
     case RELAY_EVENT_TOKEN:
         note_token(a, p, &event->sample);
@@ -176,15 +232,19 @@ static void put_finished(relay_answer_part *p) {
     p->is_finished_told = true;
 }
 
-Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, const char *pod) {
+Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, uint32_t max_scores,
+                                                     const char *pod) {
+    // The prompt's scores come in pieces also where the rest is one message, and before any token.
+    bool tells_scores = p == a->parts && a->n_scores > a->first_score;
     bool tells_finish = p->is_finished && !p->is_finished_told;
-    if (a->request.is_final_only && !tells_finish) return NULL;
-    bool tells_start = !a->is_started_told && (a->is_started || tells_finish);
-    if (!tells_start && p->n_tokens == 0 && !tells_finish) return NULL;
+    bool tells_answer = !a->request.is_final_only || tells_finish;
+    bool tells_start = !a->is_started_told && (a->is_started || tells_finish) && (tells_answer || tells_scores);
+    if (!tells_scores && !(tells_answer && (tells_start || p->n_tokens != 0 || tells_finish))) return NULL;
     relay__v1__generate_tokens_response__init(&p->response);
     RELAY_SET(&p->response, index, p->index);
     if (tells_start) put_started(a, p, pod);
-    if (p->n_tokens != 0) put_tokens(a, p);
+    if (tells_scores && !put_scores(a, p, max_scores)) return &p->response;
+    if (tells_answer && p->n_tokens != 0) put_tokens(a, p);
     if (tells_finish) put_finished(p);
     return &p->response;
 }

@@ -64,6 +64,15 @@ typedef struct relay_answer {
     uint32_t output_tokens;       // of all that have ended
     uint32_t preemptions;         // likewise
 
+    // Scores of the prompt that are noted, of which those before first_score are told; told_scores in all.
+    uint32_t n_scores, first_score, scores_cap, told_scores;
+    float *score_logprobs;
+    uint32_t *score_ids; // [scores_cap][n_prompt_top]
+    float *score_tops;   // likewise
+    Relay__V1__TopLogprobs *score_messages;
+    Relay__V1__TopLogprobs **score_pointers;
+    Relay__V1__PromptLogprobs prompt_logprobs;
+
     uint32_t n_parts;
     relay_answer_part *parts; // [n_parts] by index, from request.sampling.sequence_index on
     Relay__V1__TokensStarted started;
@@ -78,9 +87,10 @@ void relay_answer_destroy(relay_answer *a);
 // Before the first note, once the request is filled in.
 void relay_answer_prepare(relay_answer *a);
 void relay_answer_note(relay_answer *a, const relay_event *event);
-// What has been noted of one part as a message, valid until the next note; NULL where there is nothing to tell yet. It
-// counts as told. `pod` is borrowed.
-Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, const char *pod);
+// What has been noted of one part as a message, valid until the next note; NULL where there is nothing (more) to tell.
+// It counts as told. With more than `max_scores` scores of the prompt it is the first of several. `pod` is borrowed.
+Relay__V1__GenerateTokensResponse *relay_answer_tell(relay_answer *a, relay_answer_part *p, uint32_t max_scores,
+                                                     const char *pod);
 // One line for the log: counts and times, never tokens.
 void relay_answer_log_end(const relay_answer *a);
 

@@ -291,8 +291,8 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     o->model_ops->prepare(o->model, en->step);
     en->results = relay_calloc(limits.max_samples, sizeof en->results[0]);
     // An end for each answer that was cancelled, of which the last look may take all there are, and one for each that
-    // expires or is drained; a start, a token and an end for each in the batch.
-    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running;
+    // expires or is drained; a start, a token and an end for each in the batch, and the scores.
+    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running + RELAY_MAX_SCORED_ROWS;
     en->events =
         relay_spsc_create(round_up_to_power_of_two(en->max_step_events + en->max_step_events / 2), sizeof(relay_event));
     en->own_metrics = o->metrics == NULL ? relay_metrics_create() : NULL;

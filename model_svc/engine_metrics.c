@@ -73,6 +73,8 @@ void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q
     case RELAY_EVENT_STARTED:
         relay_histogram_observe(m->queue_time, seconds(received, now));
         break;
+    case RELAY_EVENT_SCORE:
+        break;
     case RELAY_EVENT_TOKEN:
         if (q->first_token_at == RELAY_NEVER_US) {
             relay_histogram_observe(m->time_to_first_token, seconds(received, now));

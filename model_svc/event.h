@@ -25,6 +25,7 @@ typedef enum relay_finish {
 
 typedef enum relay_event_kind {
     RELAY_EVENT_STARTED,  // an answer has been admitted: its first rows are in this step
+    RELAY_EVENT_SCORE,    // `sample` is what the model made of prompt id `position`; in order, before the first token
     RELAY_EVENT_TOKEN,    // `sample` is its next token. An EOS or stop id that ends it is reported too.
     RELAY_EVENT_FINISHED, // its last: `finish` says why
     RELAY_EVENT_FAILED,   // the last of all answers of the request: `code` and `message`
@@ -40,7 +41,8 @@ typedef struct relay_event {
     uint64_t step;          // of the engine, from 1; between two steps the one that comes
     // STARTED
     uint32_t cached_tokens; // of the prompt, found in the cache
-    // TOKEN
+    // SCORE, TOKEN
+    uint32_t position; // of the prompt, from 1
     relay_sample_result sample;
     // FINISHED
     relay_finish finish;

@@ -4,6 +4,8 @@
 #include "common/message.h"
 #include "model_svc/service_internal.h"
 
+enum { MAX_PIECE_SCORES = 1000 }; // in one message: at 20 ids each it stays below 256 kB
+
 typedef struct generate_call {
     relay_answer_stream stream;
     relay_answer *answer; // under stream.lock; NULL before it is submitted and after its end
@@ -39,8 +41,11 @@ static void flush(relay_answer_stream *stream, uint64_t step) {
     a->is_touched = false;
     bool is_ended = a->is_ended;
     pthread_mutex_lock(&stream->lock);
-    for (uint32_t i = 0; i < a->n_parts; i++)
-        tell(g, relay_answer_tell(a, &a->parts[i], stream->service->pod));
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        Relay__V1__GenerateTokensResponse *r;
+        while ((r = relay_answer_tell(a, &a->parts[i], MAX_PIECE_SCORES, stream->service->pod)) != NULL)
+            tell(g, r);
+    }
     if (is_ended) {
         finish(g, &a->end);
         g->answer = NULL;

@@ -221,7 +221,7 @@ static relay_code load(relay_model *m, const relay_gguf *g, const char *file_nam
     if (o->max_rows == 0) return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_rows is 0; it must be at least 1");
     if (o->max_sequences == 0)
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "max_sequences is 0; it must be at least 1");
-    uint32_t max_samples = o->max_samples ? o->max_samples : o->max_sequences;
+    uint32_t max_samples = o->max_samples ? o->max_samples : o->max_sequences + RELAY_MAX_SCORED_ROWS;
     relay_code code = relay_hyperparameters_read(&m->shape, g, e);
     if (code == RELAY_OK) code = assign_groups(m, o->kv_type, e);
     if (code != RELAY_OK) return code;

@@ -40,7 +40,7 @@ typedef struct relay_model_opts {
     uint32_t max_context;   // 0: the trained context, or what the memory holds
     uint32_t max_rows;      // token budget of a step
     uint32_t max_sequences; // running at once
-    uint32_t max_samples;   // rows sampled in a step; 0: max_sequences
+    uint32_t max_samples;   // rows sampled in a step; 0: one a sequence, and the scored ones
     bool weights_as_f32;    // dequantize every matrix to float32 at load: eight times the memory, for comparing
 } relay_model_opts;
 

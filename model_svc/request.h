@@ -59,6 +59,8 @@ typedef struct relay_request {
     // A bit an id of those that may ever be drawn, relay_mask_words(vocabulary) words; NULL where all may.
     const uint32_t *allowed;
     uint32_t n_allowed_words;
+    bool scores_prompt; // the prompt's logprobs are told, with those of its n_prompt_top most likely ids
+    uint32_t n_prompt_top;
     const uint32_t *wanted_ids; // whose logprobs are told with every token
     uint32_t n_wanted_ids;
 

@@ -214,7 +214,14 @@ static relay_code read_output(relay_request *r, const Relay__V1__OutputOptions *
         r->wanted_ids = ids;
         r->n_wanted_ids = (uint32_t)o->n_logprob_token_ids;
     }
-    if (o->has_prompt_top_logprobs) return relay_request_unsupported(e, "output.prompt_top_logprobs");
+    if (o->has_prompt_top_logprobs) {
+        if (o->prompt_top_logprobs > RELAY_MAX_TOP_LOGPROBS) {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "output.prompt_top_logprobs is %u; allowed is [0, %d]",
+                              o->prompt_top_logprobs, RELAY_MAX_TOP_LOGPROBS);
+        }
+        r->scores_prompt = true;
+        r->n_prompt_top = o->prompt_top_logprobs;
+    }
     r->is_final_only = o->has_final_only && o->final_only;
     return RELAY_OK;
 }

@@ -88,7 +88,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         s->free_lanes = &s->lanes[i];
     }
     s->batch = relay_calloc(o->max_running, sizeof(relay_sequence *));
-    s->sampled = relay_calloc(o->max_running, sizeof(relay_sequence *));
+    s->sampled = relay_calloc(o->max_running + RELAY_MAX_SCORED_ROWS, sizeof(relay_sequence *));
     s->next_expiry = RELAY_NEVER_US;
     return s;
 }
@@ -118,7 +118,7 @@ relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
     return (relay_step_limits){
         .max_rows = s->opts.token_budget,
         .max_sequences = s->opts.max_running,
-        .max_samples = s->opts.max_running,
+        .max_samples = s->opts.max_running + RELAY_MAX_SCORED_ROWS,
         .max_block_ids = (uint32_t)max_tables,
         .max_copies = s->opts.max_running,
         .n_groups = s->opts.n_groups,

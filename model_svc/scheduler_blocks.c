@@ -69,7 +69,8 @@ void relay_scheduler_attach(relay_scheduler *s, relay_sequence *q, relay_lane *l
     if (r->bypass_prefix_cache && r->do_not_store) return;
     q->entry = relay_prefix_index_enter(s->index, r->salt);
     if (q->entry == RELAY_NO_ENTRY) return;
-    if (!r->bypass_prefix_cache) {
+    // What is found has no logits to score.
+    if (!r->bypass_prefix_cache && !relay_sequence_scores(q)) {
         uint32_t n_found = find_prefix(s, q, lane);
         if (n_found > 0) hold_prefix(s, q, lane, n_found);
     }
@@ -134,11 +135,14 @@ void relay_scheduler_grant(relay_scheduler *s, relay_sequence *q, uint32_t n_row
             table[b] = relay_prefix_index_take(s->index, g);
     }
     q->n_blocks = n_blocks;
+    s->score_budget += relay_sequence_scored_rows(q, q->n_scheduled);
     q->n_scheduled += n_rows;
+    s->score_budget -= relay_sequence_scored_rows(q, q->n_scheduled);
     s->budget -= n_rows;
 }
 
 void relay_scheduler_preempt(relay_scheduler *s, relay_sequence *q) {
+    s->score_budget += relay_sequence_scored_rows(q, q->n_scheduled);
     relay_scheduler_detach(s, q, q->lane);
     s->budget += q->n_scheduled;
     q->n_scheduled = 0;

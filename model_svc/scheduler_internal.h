@@ -41,6 +41,7 @@ struct relay_scheduler {
     relay_sequence **batch;   // [max_running] in the order of the step's sequences
     relay_sequence **sampled; // [max_running] in the order of the step's samples
     uint32_t budget;          // rows left
+    uint32_t score_budget;    // of them scored
 };
 
 static inline uint32_t relay_min_u32(uint32_t a, uint32_t b) {

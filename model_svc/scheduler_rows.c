@@ -18,10 +18,16 @@ static relay_sequence *find_victim(const relay_scheduler *s, const relay_sequenc
     return NULL;
 }
 
-// Rows that `q` could be given yet.
+// Rows that `q` could be given yet; 0 also where it must wait until more may be scored.
 static uint32_t chunk(const relay_scheduler *s, const relay_sequence *q) {
     uint32_t most = relay_min_u32(relay_sequence_pending(q), s->opts.prompt_chunk);
-    return relay_min_u32(most - q->n_scheduled, s->budget);
+    uint32_t n = relay_min_u32(most - q->n_scheduled, s->budget);
+    if (!relay_sequence_scores(q)) return n;
+    uint32_t n_scored = relay_sequence_scored_rows(q, q->n_scheduled);
+    if (relay_sequence_scored_rows(q, q->n_scheduled + n) - n_scored <= s->score_budget) return n;
+    uint32_t first = q->n_scored - 1; // row that is scored: those before it were, before a preemption
+    uint32_t n_before = first > q->n_computed ? first - q->n_computed : 0;
+    return n_before + n_scored + s->score_budget - q->n_scheduled;
 }
 
 // As many of its pending rows as there is room for, at most `max_rows`. One is made room for where there is none. False
@@ -115,7 +121,8 @@ static bool is_prompt(const relay_sequence *q) {
 // Neither credit nor a lane nor a prompt that another one computes comes from letting others wait: who lacks one is
 // passed over. A preempted one has its lane, and may be the one that frees others.
 static bool may_be_admitted(const relay_scheduler *s, const relay_sequence *q) {
-    return !relay_sequence_is_paused(q) && (q->lane != NULL || s->free_lanes != NULL) && q->leader == NULL;
+    if (relay_sequence_is_paused(q) || q->leader != NULL || chunk(s, q) == 0) return false;
+    return q->lane != NULL || s->free_lanes != NULL;
 }
 
 // The next to get rows of a prompt; NULL where nobody is left that could get more.
@@ -132,6 +139,7 @@ static relay_sequence *find_next(const relay_scheduler *s, bool admits) {
 
 void relay_scheduler_grant_rows(relay_scheduler *s, relay_mono_us now) {
     s->budget = s->opts.token_budget;
+    s->score_budget = RELAY_MAX_SCORED_ROWS;
     // Whom a grant preempts is below the one that asks or paused, so `next` is read after it.
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         q->had_its_turn = false;

@@ -35,12 +35,17 @@ static void put_followers(relay_scheduler *s, relay_step *step, relay_sequence *
 // Writes the rows of `q`, its block tables, and the sample where these rows are its last pending ones.
 static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q, relay_mono_us now) {
     uint32_t index = step->n_sequences++;
+    const bool scores = relay_sequence_scores(q);
     s->batch[index] = q;
     for (uint32_t i = 0; i < q->n_scheduled; i++) {
         uint32_t row = step->n_rows++;
         relay_step_token_ids(step)[row] = relay_sequence_token(q, q->n_computed + i);
         relay_step_positions(step)[row] = q->n_computed + i;
         relay_step_row_sequence(step)[row] = index;
+        uint32_t next = q->n_computed + i + 1;
+        if (!scores || next < q->n_scored || next >= q->request->n_prompt) continue;
+        s->sampled[step->n_samples] = q;
+        relay_sequence_put_score(q, step, row, q->n_computed + i);
     }
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         RELAY_ASSERT(q->n_blocks <= step->limits.max_block_ids - step->n_block_ids[g]);
@@ -81,6 +86,21 @@ static void end_cornered(relay_scheduler *s, relay_sequence *q, relay_mono_us no
     }
 }
 
+static void fail_not_finite(relay_scheduler *s, relay_sequence *q, uint32_t position) {
+    relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step, .code = RELAY_INTERNAL};
+    snprintf(ev.message, sizeof ev.message, "the model gave no finite logits for position %u", position);
+    relay_scheduler_fail(s, q, &ev);
+}
+
+static void take_score(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result) {
+    if (!result->is_finite) {
+        fail_not_finite(s, q, q->n_scored);
+        return;
+    }
+    relay_event ev = {.kind = RELAY_EVENT_SCORE, .step = s->step, .position = q->n_scored++, .sample = *result};
+    relay_scheduler_emit(s, q, &ev);
+}
+
 // `q` has its next id, or none that means anything.
 static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result, relay_mono_us now) {
     if (q->request->constraint != NULL && q->lane->is_cornered) {
@@ -88,9 +108,7 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
         return;
     }
     if (!result->is_finite) {
-        relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step, .code = RELAY_INTERNAL};
-        snprintf(ev.message, sizeof ev.message, "the model gave no finite logits for position %u", q->n_tokens);
-        relay_scheduler_fail(s, q, &ev);
+        fail_not_finite(s, q, q->n_tokens);
         return;
     }
     relay_scheduler_emit(s, q, &(relay_event){.kind = RELAY_EVENT_TOKEN, .step = s->step, .sample = *result});
@@ -123,6 +141,11 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
     for (uint32_t i = 0; i < step->n_samples; i++) {
         relay_sequence *q = s->sampled[i];
         bool has_failed = q->state == RELAY_SEQUENCE_NONE; // with another answer of its request
-        if (!has_failed) take_sample(s, q, &results[i], now);
+        if (has_failed) continue;
+        if (relay_step_sample_params(step)[i].is_score_only) {
+            take_score(s, q, &results[i]);
+        } else {
+            take_sample(s, q, &results[i], now);
+        }
     }
 }

@@ -36,6 +36,7 @@ void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, u
         .n_tokens = r->n_tokens,
         .credit = r->initial_credit,
         .mirostat_mu = r->sampling.mirostat_mu,
+        .n_scored = 1,
         .admitted_at = RELAY_NEVER_US,
         .first_token_at = RELAY_NEVER_US,
         .last_token_at = RELAY_NEVER_US,
@@ -220,6 +221,26 @@ static void put_wanted(const relay_request *r, relay_step *step, relay_sample_pa
         memcpy(relay_step_wanted(step) + step->n_wanted, r->wanted_ids, r->n_wanted_ids * sizeof r->wanted_ids[0]);
     }
     step->n_wanted += r->n_wanted_ids;
+}
+
+uint32_t relay_sequence_scored_rows(const relay_sequence *s, uint32_t n_rows) {
+    if (!relay_sequence_scores(s)) return 0;
+    uint32_t first = s->n_scored - 1, last = s->request->n_prompt - 1; // rows that have the ids before them
+    uint32_t begin = s->n_computed > first ? s->n_computed : first;
+    uint32_t end = s->n_computed + n_rows < last ? s->n_computed + n_rows : last;
+    return end > begin ? end - begin : 0;
+}
+
+void relay_sequence_put_score(const relay_sequence *s, relay_step *step, uint32_t row, uint32_t position) {
+    RELAY_ASSERT(step->n_samples < step->limits.max_samples);
+    relay_step_sample_rows(step)[step->n_samples] = row;
+    relay_step_sample_params(step)[step->n_samples++] = (relay_sample_params){
+        .position = position + 1,
+        .logprob_mode = RELAY_LOGPROB_RAW,
+        .n_top = s->request->n_prompt_top,
+        .is_score_only = 1,
+        .scored_id = relay_sequence_token(s, position + 1),
+    };
 }
 
 void relay_sequence_put_sample(relay_sequence *s, relay_step *step, uint32_t row) {

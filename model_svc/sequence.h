@@ -71,6 +71,7 @@ typedef struct relay_sequence {
     bool had_its_turn;                       // in the step that is being made
     uint32_t tenant;                         // among the scheduler's
     uint32_t credit;                         // ids that may be drawn here in all
+    uint32_t n_scored;                       // prompt ids whose score has been told, and the first, which has none
     uint32_t n_preemptions;
     float mirostat_mu;            // after the last draw
     relay_mono_us admitted_at;    // first; RELAY_NEVER_US before
@@ -106,6 +107,14 @@ static inline bool relay_sequence_is_paused(const relay_sequence *s) {
     if (c != NULL && relay_constraint_handle_state(c) == RELAY_CONSTRAINT_COMPILING) return true;
     return s->credit != RELAY_UNLIMITED_CREDIT && relay_sequence_drawn(s) >= s->credit;
 }
+// Some of the prompt's ids are still to be scored. What they are is told once, also where their rows are computed
+// again.
+static inline bool relay_sequence_scores(const relay_sequence *s) {
+    const relay_request *r = s->request;
+    return r->scores_prompt && s->index == r->sampling.sequence_index && s->n_scored < r->n_prompt;
+}
+// How many of the next n_rows rows are scored.
+uint32_t relay_sequence_scored_rows(const relay_sequence *s, uint32_t n_rows);
 void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
 void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
 
@@ -123,5 +132,7 @@ relay_finish relay_sequence_check_end(relay_sequence *s, uint32_t max_tokens, ui
 // Appends what the draw of the next id needs to the step: parameters, changed counts, biases, masks. `row` is the
 // step's row that is sampled.
 void relay_sequence_put_sample(relay_sequence *s, relay_step *step, uint32_t row);
+// The same for the score of the prompt's id behind this row, which is that of `position`.
+void relay_sequence_put_score(const relay_sequence *s, relay_step *step, uint32_t row, uint32_t position);
 
 #endif

@@ -140,7 +140,8 @@ static Relay__V1__SessionDelta *tell(relay_answer *a, relay_answer_part *p, cons
     Relay__V1__SessionDelta *delta = &p->delta;
     relay__v1__session_delta__init(delta);
     RELAY_SET(delta, stream_key, a->request.stream_key);
-    delta->response = relay_answer_tell(a, p, pod);
+    // All scores at once: the engine never runs far ahead of the publisher.
+    delta->response = relay_answer_tell(a, p, UINT32_MAX, pod);
     bool has_failed = a->is_ended && a->end.kind == RELAY_EVENT_FAILED;
     if (has_failed && p == a->parts + a->n_parts - 1) {
         put_error(delta, &a->error, a->end.code, a->end.message, 0);

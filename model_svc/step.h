@@ -9,7 +9,11 @@
 
 #include "kernels/kernels.h"
 
-enum { RELAY_MAX_KV_GROUPS = 8 };
+enum {
+    RELAY_MAX_KV_GROUPS = 8,
+    // Rows of prompts whose next id is scored, beside the draws of a step: what bounds the memory of their logits.
+    RELAY_MAX_SCORED_ROWS = 64,
+};
 
 typedef struct relay_step_limits {
     uint32_t max_rows;          // tokens in a batch

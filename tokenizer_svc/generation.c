@@ -13,6 +13,8 @@
 // Of text and of token details that wait for the end of the answers, with final_only.
 static const size_t MAX_TEXT_BYTES = 60u << 20, MAX_DETAIL_BYTES = 256u << 20;
 
+enum { MAX_PIECE_SCORES = 1000 }; // of the prompt, in one message: at 20 ids each they stay below 256 kB
+
 // An answer, and what the client knows of it.
 typedef struct told_answer {
     relay_answer answer;
@@ -271,6 +273,39 @@ static void put_finished(const relay_generation *g, const relay_answer *a, const
     }
 }
 
+static void put_started(relay_generation *g, Relay__V1__GenerateResponse *response,
+                        Relay__V1__GenerationStarted *started) {
+    if (!g->has_started || g->is_started_told) return;
+    relay__v1__generation_started__init(started);
+    RELAY_SET(started, prompt_tokens, g->n_prompt);
+    RELAY_SET(started, cached_tokens, g->cached_tokens);
+    RELAY_SET(started, seed, g->seed);
+    RELAY_SET(started, model, relay_message_text(relay_text_model_name(g->model)));
+    RELAY_SET(started, model_pod, relay_message_text(g->pod));
+    response->started = started;
+    g->is_started_told = true;
+}
+
+// The prompt's logprobs go on as they come, in pieces, before anything of the answer.
+static void tell_scores(relay_generation *g, const Relay__V1__PromptLogprobs *scores) {
+    for (size_t first = 0; first < scores->n_logprobs && !g->is_over; first += MAX_PIECE_SCORES) {
+        size_t left = scores->n_logprobs - first;
+        Relay__V1__PromptLogprobs piece = *scores;
+        piece.first_position += (uint32_t)first;
+        piece.n_logprobs = left < MAX_PIECE_SCORES ? left : MAX_PIECE_SCORES;
+        piece.logprobs += first;
+        if (piece.n_top != 0) {
+            piece.n_top = piece.n_logprobs;
+            piece.top += first;
+        }
+        Relay__V1__GenerateResponse response = RELAY__V1__GENERATE_RESPONSE__INIT;
+        Relay__V1__GenerationStarted started;
+        put_started(g, &response, &started);
+        response.prompt_logprobs = &piece;
+        send(g, &response);
+    }
+}
+
 // Tells what has gathered of an answer. `finished` NULL: more will come.
 static void tell(relay_generation *g, uint32_t index, Relay__V1__GenerationFinished *finished) {
     relay_answer *a = &g->answers[index].answer;
@@ -278,16 +313,8 @@ static void tell(relay_generation *g, uint32_t index, Relay__V1__GenerationFinis
     bool tells_start = g->has_started && !g->is_started_told;
     if (!tells_start && a->text.len == 0 && a->n_details == 0 && finished == NULL) return;
     Relay__V1__GenerateResponse response = RELAY__V1__GENERATE_RESPONSE__INIT;
-    Relay__V1__GenerationStarted started = RELAY__V1__GENERATION_STARTED__INIT;
-    if (tells_start) {
-        RELAY_SET(&started, prompt_tokens, g->n_prompt);
-        RELAY_SET(&started, cached_tokens, g->cached_tokens);
-        RELAY_SET(&started, seed, g->seed);
-        RELAY_SET(&started, model, relay_message_text(relay_text_model_name(g->model)));
-        RELAY_SET(&started, model_pod, relay_message_text(g->pod));
-        response.started = &started;
-        g->is_started_told = true;
-    }
+    Relay__V1__GenerationStarted started;
+    put_started(g, &response, &started);
     if (g->n_answers > 1) RELAY_SET(&response, index, index);
     if (a->text.len != 0) RELAY_SET(&response, text, relay_message_bytes(a->text.data, a->text.len));
     response.n_tokens = a->n_details;
@@ -400,6 +427,9 @@ static void on_response(void *arg, const Relay__V1__GenerateTokensResponse *r) {
     if (index >= g->n_answers) index = 0; // the link counts ends: a model server's mistake must not lose one
     told_answer *t = &g->answers[index];
     if (r->started != NULL) take_started(g, r->started);
+    if (r->prompt_logprobs != NULL && r->prompt_logprobs->n_top <= r->prompt_logprobs->n_logprobs) {
+        tell_scores(g, r->prompt_logprobs);
+    }
     if (!g->is_over && !t->answer.is_stopped) {
         relay_err e;
         relay_code code = take_tokens(g, &t->answer, r, &e);

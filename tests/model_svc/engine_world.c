@@ -41,6 +41,10 @@ static void take_event(engine_world *w, const relay_event *ev) {
         note(w, !r->is_started && r->n_drawn == 0, "a start came twice or after a token");
         r->is_started = true;
         break;
+    case RELAY_EVENT_SCORE:
+        note(w, r->is_started && r->n_drawn == 0, "a score came before the start or after a token");
+        note(w, ev->position == ++r->n_scored, "scores are not in order");
+        break;
     case RELAY_EVENT_TOKEN:
         note(w, r->is_started, "a token came before the start");
         if (r->n_drawn == 0) r->first_token_in = ev->step;

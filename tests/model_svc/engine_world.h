@@ -30,6 +30,7 @@ typedef struct engine_request {
     uint32_t *ids;   // [n_tokens]
     uint32_t *drawn; // [max_new_tokens]
     uint32_t n_drawn;
+    uint32_t n_scored; // ids of the prompt
     bool is_started, is_ended;
     uint64_t first_token_in, ended_in; // steps
     relay_event last;

@@ -138,7 +138,11 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
     expect(m, row < step->n_rows && (i == 0 || row >= relay_step_sample_rows(step)[i - 1]),
            "sample rows do not ascend");
     uint32_t s = relay_step_row_sequence(step)[row], position = relay_step_positions(step)[row];
-    expect(m, row + 1 == step->n_rows || relay_step_row_sequence(step)[row + 1] != s, "a row is sampled in mid-chunk");
+    bool is_last = row + 1 == step->n_rows || relay_step_row_sequence(step)[row + 1] != s;
+    expect(m, is_last || p->is_score_only, "a row is drawn from in mid-chunk");
+    if (p->is_score_only && !is_last) {
+        expect(m, p->scored_id == relay_step_token_ids(step)[row + 1], "the id that is scored is not the next one");
+    }
     expect(m, p->position == position + 1, "the draw's position is not that of the id drawn");
     uint64_t hash = 0;
     bool sees_all = false;
@@ -162,6 +166,7 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
         .is_finite = !sees_all || m->seen[FAKE_POISON] == 0,
         .n_top = p->n_top,
     };
+    if (p->is_score_only) result->token_id = p->scored_id;
     for (uint32_t k = 0; k < p->n_top; k++) {
         result->top_ids[k] = k;
         result->top_logprobs[k] = -1.0f - (float)k;

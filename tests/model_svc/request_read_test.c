@@ -124,7 +124,7 @@ static void describe(relay_buf *out, const relay_request *r) {
     relay_buf_printf(out, " allowed:");
     for (uint32_t i = 0; i < r->n_allowed_words; i++)
         relay_buf_printf(out, " %x", r->allowed[i]);
-    relay_buf_printf(out, " wanted:");
+    relay_buf_printf(out, " scores=%d,%u wanted:", r->scores_prompt, r->n_prompt_top);
     for (uint32_t i = 0; i < r->n_wanted_ids; i++)
         relay_buf_printf(out, " %u", r->wanted_ids[i]);
     relay_buf_printf(out, " sequences:");
@@ -213,9 +213,8 @@ static const field_case stop_fields[] = {
     FIELD("ignore_eos", USED, 1),     FIELD("stop_token_sequences", CHECKED, 0),
 };
 static const field_case output_fields[] = {
-    FIELD("top_logprobs", USED, 5),      FIELD("prompt_top_logprobs", REFUSED, 0),
-    FIELD("logprob_token_ids", USED, 3), FIELD("logprob_mode", USED, 2),
-    FIELD("final_only", USED, 1),
+    FIELD("top_logprobs", USED, 5), FIELD("prompt_top_logprobs", USED, 3), FIELD("logprob_token_ids", USED, 3),
+    FIELD("logprob_mode", USED, 2), FIELD("final_only", USED, 1),
 };
 static const field_case cache_fields[] = {
     FIELD("salt", USED, 0),
@@ -571,6 +570,10 @@ static void lengths_and_counts_out_of_range_are_named(void **state) {
     whole_request_init(&r);
     RELAY_SET(&r.output, top_logprobs, 21);
     expect_refusal(&r, RELAY_INVALID_ARGUMENT, "output.top_logprobs", "21", "[0, 20]");
+
+    whole_request_init(&r);
+    RELAY_SET(&r.output, prompt_top_logprobs, 21);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "output.prompt_top_logprobs", "21", "[0, 20]");
 
     whole_request_init(&r);
     r.output.has_top_logprobs = 0;

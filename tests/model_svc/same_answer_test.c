@@ -17,6 +17,7 @@ enum { N_PROBES = 3, N_OTHERS = 29, PROBE_TOKENS = 40, PROMPT = 150 };
 static void make_probe(token_request *r, uint32_t i) {
     token_request_init(r, PROMPT + i, PROBE_TOKENS, 1000 + i);
     RELAY_SET(&r->output, top_logprobs, 5);
+    RELAY_SET(&r->output, prompt_top_logprobs, i);
     r->message.output = &r->output;
     RELAY_SET(&r->sampling, temperature, i == 0 ? 0 : 0.9f);
     if (i == 0) return;
@@ -45,6 +46,10 @@ static void expect_same(const token_answer *a, const token_answer *b, const char
         fail_msg("%s: other logprobs", where);
     }
     if (a->top_hash != b->top_hash) fail_msg("%s: other top logprobs", where);
+    if (a->n_scores != a->prompt_tokens - 1) fail_msg("%s: %u ids of the prompt are scored", where, a->n_scores);
+    if (memcmp(a->scores, b->scores, a->n_scores * sizeof a->scores[0]) != 0 || a->score_hash != b->score_hash) {
+        fail_msg("%s: other logprobs of the prompt", where);
+    }
 }
 
 // The probe number i with nobody beside it.

@@ -255,6 +255,52 @@ static void logprobs_of_wanted_ids_follow_the_most_likely(void **state) {
     }
 }
 
+// The score of each id of the prompt is the logprob that a call has for it that ends its prompt before it.
+static void the_prompts_logprobs_are_those_of_its_ids(void **state) {
+    static token_answer whole, again;
+    probe p;
+    probe_init(&p);
+    RELAY_SET(&p.request.output, prompt_top_logprobs, 4);
+    whole = *run(&p);
+    assert_int_equal(whole.n_scores, PROMPT - 1);
+    assert_int_equal(whole.n_ids, N_TOKENS);
+    again = *run(&p); // from a warm cache, which has no logits
+    assert_int_equal(again.cached_tokens, 0);
+    assert_memory_equal(again.scores, whole.scores, whole.n_scores * sizeof(float));
+    assert_true(again.score_hash == whole.score_hash);
+    RELAY_SET(&p.request.output, final_only, 1);
+    again = *run(&p);
+    assert_true(again.n_messages <= again.n_score_messages + 1);
+    assert_memory_equal(again.scores, whole.scores, whole.n_scores * sizeof(float));
+    for (uint32_t n = 1; n < PROMPT; n += 3) {
+        probe_init(&p);
+        p.request.message.n_prompt_token_ids = n;
+        RELAY_SET(&p.request.stop, max_new_tokens, 1);
+        p.ids[0] = p.request.prompt[n];
+        p.request.output.logprob_token_ids = p.ids;
+        p.request.output.n_logprob_token_ids = 1;
+        const token_answer *a = run(&p);
+        assert_int_equal(a->n_last_top, 1);
+        assert_true(a->last_top_logprobs[0] == whole.scores[n - 1]);
+    }
+}
+
+// More than fits a message, and more than one step scores.
+static void a_long_prompt_is_scored_in_pieces(void **state) {
+    static token_answer a;
+    service_world *w = service_world_create((service_world_opts){.max_context = 2048, .token_budget = 512});
+    token_request r;
+    token_request_init(&r, 1024, 1, 1);
+    r.message.output = &r.output;
+    RELAY_SET(&r.output, prompt_top_logprobs, 20);
+    generate(w->client, &r.message, &a);
+    assert_int_equal(a.code, RELAY_OK);
+    assert_int_equal(a.n_scores, 1023);
+    assert_true(a.n_score_messages >= 2);
+    assert_int_equal(a.n_ids, 1);
+    service_world_destroy(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_changes_the_answer_and_differs_from_the_others),
@@ -262,6 +308,8 @@ int main(void) {
         cmocka_unit_test(what_may_not_be_drawn_is_not),
         cmocka_unit_test(a_stop_sequence_ends_the_answer_and_is_named),
         cmocka_unit_test(logprobs_of_wanted_ids_follow_the_most_likely),
+        cmocka_unit_test(the_prompts_logprobs_are_those_of_its_ids),
+        cmocka_unit_test(a_long_prompt_is_scored_in_pieces),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -46,6 +46,11 @@ static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) 
         r->started_in = ev->step;
         r->cached_tokens = ev->cached_tokens;
         break;
+    case RELAY_EVENT_SCORE:
+        assert_true(r->is_started && r->n_drawn == 0);
+        assert_int_equal(ev->position, ++r->n_scored);
+        assert_int_equal(ev->sample.token_id, r->request.token_ids[ev->position]);
+        break;
     case RELAY_EVENT_TOKEN:
         assert_true(r->is_started);
         note_drawn(r, index, ev->sample.token_id);

@@ -14,6 +14,7 @@ typedef struct world_request {
     uint32_t *ids;         // [n_tokens] what it begins with
     uint32_t *drawn;       // [n_drawn] what its first answer was given
     uint32_t n_drawn;
+    uint32_t n_scored; // ids of the prompt
     // The same of each answer, the first included, where there are several: [n_sequences], one behind the other in
     // `all_drawn`, max_new_tokens each.
     uint32_t *all_drawn, *n_all_drawn;

@@ -309,6 +309,21 @@ void token_answer_add(token_answer *a, const Relay__V1__GenerateTokensResponse *
         copy_text(a->server_request_id, sizeof a->server_request_id, r->started->server_request_id);
     }
     assert_true(a->is_started);
+    if (r->prompt_logprobs != NULL) {
+        const Relay__V1__PromptLogprobs *scores = r->prompt_logprobs;
+        assert_int_equal(a->n_ids, 0);
+        assert_int_equal(scores->first_position, a->n_scores + 1);
+        assert_true(scores->n_logprobs >= scores->n_top);
+        for (size_t i = 0; i < scores->n_logprobs; i++)
+            a->scores[a->n_scores++] = scores->logprobs[i];
+        for (size_t i = 0; i < scores->n_top; i++) {
+            const Relay__V1__TopLogprobs *top = scores->top[i];
+            a->score_hash = hash_bytes(a->score_hash, top->token_ids, top->n_token_ids * sizeof *top->token_ids);
+            a->score_hash = hash_bytes(a->score_hash, top->logprobs, top->n_logprobs * sizeof *top->logprobs);
+            a->score_hash = hash_bytes(a->score_hash, &top->chosen_rank, sizeof top->chosen_rank);
+        }
+        a->n_score_messages++;
+    }
     for (size_t i = 0; i < r->n_token_ids; i++)
         a->ids[a->n_ids++] = r->token_ids[i];
     for (size_t i = 0; i < r->n_logprobs; i++)

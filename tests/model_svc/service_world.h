@@ -92,6 +92,9 @@ typedef struct token_answer {
     uint32_t ids[4096];
     float logprobs[4096];
     uint32_t n_ids, n_logprobs, n_messages;
+    float scores[4096]; // logprobs of the prompt, from its second id on
+    uint32_t n_scores, n_score_messages;
+    uint64_t score_hash;                   // of them with their top logprobs
     uint64_t top_hash;                     // of all top logprobs
     uint32_t n_last_top, last_top_ids[64]; // of the last token
     float last_top_logprobs[64];

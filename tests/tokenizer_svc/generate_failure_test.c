@@ -58,7 +58,7 @@ static const field_case stop_fields[] = {
 };
 static const field_case output_fields[] = {
     {"top_logprobs", "output.top_logprobs is 21"},
-    {"prompt_top_logprobs", "output.prompt_top_logprobs is not supported"},
+    {"prompt_top_logprobs", "output.prompt_top_logprobs is 21"},
     {"logprob_mode", "output.logprob_mode is set without"},
     {"return_token_ids", ""},
     {"echo", ""},
@@ -120,7 +120,7 @@ static void spoil(text_request *r, const char *field) {
     } else if (strcmp(field, "top_logprobs") == 0) {
         RELAY_SET(&r->output, top_logprobs, 21);
     } else if (strcmp(field, "prompt_top_logprobs") == 0) {
-        RELAY_SET(&r->output, prompt_top_logprobs, 1);
+        RELAY_SET(&r->output, prompt_top_logprobs, 21);
     } else if (strcmp(field, "logprob_mode") == 0) {
         RELAY_SET(&r->output, logprob_mode, RELAY__V1__LOGPROB_MODE__LOGPROB_MODE_RAW);
     } else {
