@@ -8,15 +8,21 @@ enum {
     FIRST_SHORT_BITS = 12, // 128 KiB
     MAX_SHORT_BITS = 17,   // 4 MiB
     FIRST_LONG_BITS = 8,   // 16 KiB
-    MAX_LONG_BITS = 15,    // 2 MiB
+    MAX_LONG_BITS = 16,    // 4 MiB
     FIRST_LIST = 1 << 10,
     MAX_LIST = 1 << 20, // 4 MiB
 };
+
+enum { OVERRUN = 2 * RELAY_BPE_CACHE_PROBES }; // slots
 
 _Static_assert((sizeof(relay_bpe_short_slot) << MAX_SHORT_BITS) + (sizeof(relay_bpe_long_slot) << MAX_LONG_BITS) +
                        MAX_LIST * sizeof(uint32_t) <=
                    RELAY_BPE_CACHE_MAX_BYTES,
                "the bound that the header promises");
+
+static size_t shorts_size(const relay_bpe_cache *c) {
+    return (((size_t)1 << c->short_bits) + OVERRUN) * sizeof *c->shorts;
+}
 
 static void *zeroed_lines(size_t size) {
     void *p = aligned_alloc(64, size);
@@ -27,7 +33,7 @@ static void *zeroed_lines(size_t size) {
 
 void relay_bpe_cache_init(relay_bpe_cache *c) {
     *c = (relay_bpe_cache){.short_bits = FIRST_SHORT_BITS, .long_bits = FIRST_LONG_BITS};
-    c->shorts = zeroed_lines(sizeof *c->shorts << c->short_bits);
+    c->shorts = zeroed_lines(shorts_size(c));
     c->longs = zeroed_lines(sizeof *c->longs << c->long_bits);
 }
 
@@ -39,7 +45,7 @@ void relay_bpe_cache_fini(relay_bpe_cache *c) {
 }
 
 static void forget_all(relay_bpe_cache *c) {
-    memset(c->shorts, 0, sizeof *c->shorts << c->short_bits);
+    memset(c->shorts, 0, shorts_size(c));
     memset(c->longs, 0, sizeof *c->longs << c->long_bits);
     c->n_list = c->n_shorts = c->n_longs = 0;
 }
@@ -49,7 +55,7 @@ static uint32_t add_to_list(relay_bpe_cache *c, const uint32_t *ids, uint32_t n)
     if (c->n_list + n > MAX_LIST) forget_all(c);
     while (c->n_list + n > c->list_cap) {
         c->list_cap = c->list_cap == 0 ? FIRST_LIST : 2 * c->list_cap;
-        c->list = relay_realloc(c->list, c->list_cap * sizeof *c->list);
+        c->list = relay_realloc(c->list, (c->list_cap + RELAY_BPE_LIST_SLACK) * sizeof *c->list);
     }
     memcpy(c->list + c->n_list, ids, n * sizeof *ids);
     c->n_list += n;
@@ -58,19 +64,24 @@ static uint32_t add_to_list(relay_bpe_cache *c, const uint32_t *ids, uint32_t n)
 
 // ---- Short words
 
+// Into the first free slot of its sets, or else in place of the first.
 static void put_short(relay_bpe_cache *c, const relay_bpe_short_slot *slot) {
-    relay_bpe_short_slot *set = relay_bpe_cache_short_set(c, slot->key);
-    set[1] = set[0]; // the older of the two goes
-    set[0] = *slot;
+    relay_bpe_short_slot *set = relay_bpe_cache_short_set(c, slot->key), *to = set;
+    for (int i = 0; i < OVERRUN; i++) {
+        if (!relay_bpe_short_is_free(&set[i])) continue;
+        to = &set[i];
+        break;
+    }
+    *to = *slot;
 }
 
 static void grow_shorts(relay_bpe_cache *c) {
     relay_bpe_short_slot *old = c->shorts;
-    size_t n = (size_t)1 << c->short_bits;
+    size_t n = ((size_t)1 << c->short_bits) + OVERRUN;
     c->short_bits++;
-    c->shorts = zeroed_lines(sizeof *c->shorts << c->short_bits);
-    for (size_t i = n; i-- > 0;)
-        if (old[i].n > 0) put_short(c, &old[i]);
+    c->shorts = zeroed_lines(shorts_size(c));
+    for (size_t i = 0; i < n; i++)
+        if (!relay_bpe_short_is_free(&old[i])) put_short(c, &old[i]);
     free(old);
 }
 
@@ -93,14 +104,22 @@ void relay_bpe_long_key_of(const char *word, size_t len, uint32_t kind, relay_bp
     k[1].tail |= (uint64_t)(len << 1 | kind) << 56;
 }
 
-static relay_bpe_long_slot *long_slot(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
+relay_bpe_long_slot *relay_bpe_cache_long_set(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
     uint64_t h = relay_bpe_key_hash(k[0]) ^ relay_bpe_key_hash(k[1]) >> 7;
-    return &c->longs[h * UINT64_C(0x9E3779B97F4A7C15) >> (64 - c->long_bits)];
+    return &c->longs[h * UINT64_C(0x9E3779B97F4A7C15) >> (64 - c->long_bits) & ~UINT64_C(1)];
 }
 
 const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
-    const relay_bpe_long_slot *s = long_slot(c, k);
-    return relay_bpe_key_equal(s->key[0], k[0]) && relay_bpe_key_equal(s->key[1], k[1]) ? s : NULL;
+    const relay_bpe_long_slot *set = relay_bpe_cache_long_set(c, k);
+    for (int i = 0; i < 2; i++)
+        if (relay_bpe_key_equal(set[i].key[0], k[0]) && relay_bpe_key_equal(set[i].key[1], k[1])) return &set[i];
+    return NULL;
+}
+
+static void put_long(relay_bpe_cache *c, const relay_bpe_long_slot *slot) {
+    relay_bpe_long_slot *set = relay_bpe_cache_long_set(c, slot->key);
+    if (set[0].n > 0) set[1] = set[0]; // the older of the two goes
+    set[0] = *slot;
 }
 
 static void grow_longs(relay_bpe_cache *c) {
@@ -109,7 +128,7 @@ static void grow_longs(relay_bpe_cache *c) {
     c->long_bits++;
     c->longs = zeroed_lines(sizeof *c->longs << c->long_bits);
     for (size_t i = 0; i < n; i++)
-        if (old[i].n > 0) *long_slot(c, old[i].key) = old[i];
+        if (old[i].n > 0) put_long(c, &old[i]);
     free(old);
 }
 
@@ -120,6 +139,6 @@ void relay_bpe_cache_add_long(relay_bpe_cache *c, const relay_bpe_key k[2], cons
     else
         slot.id[0] = add_to_list(c, ids, n);
     if (c->long_bits < MAX_LONG_BITS && 2 * (uint64_t)c->n_longs > UINT64_C(1) << c->long_bits) grow_longs(c);
-    *long_slot(c, k) = slot;
+    put_long(c, &slot);
     c->n_longs++;
 }

@@ -17,7 +17,9 @@ enum {
     RELAY_BPE_LONG_WORD = 31,
     RELAY_BPE_SHORT_IDS = 3,
     RELAY_BPE_LONG_IDS = 7,
-    RELAY_BPE_CACHE_MAX_BYTES = 10 << 20,
+    RELAY_BPE_CACHE_MAX_BYTES = 13 << 20,
+    RELAY_BPE_CACHE_PROBES = 4, // sets
+    RELAY_BPE_LIST_SLACK = 16,  // ids behind the list that may be read
 };
 
 typedef struct relay_bpe_key {
@@ -39,8 +41,8 @@ typedef struct relay_bpe_long_slot {
 _Static_assert(sizeof(relay_bpe_short_slot) == 32 && sizeof(relay_bpe_long_slot) == 64, "parts of a cache line");
 
 typedef struct relay_bpe_cache {
-    relay_bpe_short_slot *shorts; // [2^short_bits] in sets of two
-    relay_bpe_long_slot *longs;   // [2^long_bits]
+    relay_bpe_short_slot *shorts; // [2^short_bits] in sets of two, and some sets for those that run over the end
+    relay_bpe_long_slot *longs;   // [2^long_bits] in sets of two
     uint32_t short_bits, long_bits;
     uint32_t n_shorts, n_longs; // added since the last growth
     uint32_t *list;             // ids that do not fit into slots
@@ -83,15 +85,23 @@ static inline bool relay_bpe_key_equal(relay_bpe_key a, relay_bpe_key b) {
     return ((a.head ^ b.head) | (a.tail ^ b.tail)) == 0;
 }
 
-// NULL if it is not there.
+static inline bool relay_bpe_short_is_free(const relay_bpe_short_slot *s) {
+    return s->key.tail == 0; // a key has its length there
+}
+
+// In the sets from `set` on, up to the first with room; NULL if it is not there.
 static inline const relay_bpe_short_slot *relay_bpe_cache_find_short(const relay_bpe_short_slot *set, relay_bpe_key k) {
-    if (relay_bpe_key_equal(set[0].key, k)) return &set[0];
-    if (relay_bpe_key_equal(set[1].key, k)) return &set[1];
+    for (int i = 0; i < RELAY_BPE_CACHE_PROBES; i++, set += 2) {
+        if (relay_bpe_key_equal(set[0].key, k)) return &set[0];
+        if (relay_bpe_key_equal(set[1].key, k)) return &set[1];
+        if (relay_bpe_short_is_free(&set[1])) break;
+    }
     return NULL;
 }
 
 // Of words of 16 to 31 bytes.
 void relay_bpe_long_key_of(const char *word, size_t len, uint32_t kind, relay_bpe_key k[2]);
+relay_bpe_long_slot *relay_bpe_cache_long_set(const relay_bpe_cache *c, const relay_bpe_key k[2]);
 const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]);
 
 // Remembers the ids, n > 0, of a word that is not there.

@@ -26,7 +26,7 @@
 #include "tokenizer_svc/scan.h"
 
 enum {
-    BLOCK = 64, // words
+    BLOCK = 256, // words
     MAX_IDLE = 16,
     ROOM = RELAY_BPE_SHORT_WORD + 1, // ids that a short word may write
     MAX_AFFIX = 64,
@@ -66,6 +66,7 @@ typedef struct run {
     size_t len;
     uint32_t base;
     relay_encoding *enc;
+    uint32_t room; // ids that the blocks at work may write without asking
 } run;
 
 typedef enum span_kind {
@@ -86,9 +87,9 @@ static void write_offsets(const run *r, uint32_t first, size_t begin) {
     }
 }
 
-static void add_ids(const run *r, size_t begin, const uint32_t *ids, uint32_t n) {
+static void add_ids(run *r, size_t begin, const uint32_t *ids, uint32_t n) {
     relay_encoding *enc = r->enc;
-    relay_encoding_reserve(enc, n + BLOCK * ROOM);
+    relay_encoding_reserve(enc, n + r->room);
     memcpy(enc->ids + enc->n, ids, n * sizeof *ids);
     enc->n += n;
     if (enc->has_offsets) write_offsets(r, enc->n - n, begin);
@@ -101,13 +102,13 @@ typedef struct pending_unk {
     uint32_t begin, end;
 } pending_unk;
 
-static void flush_unk(const run *r, pending_unk *unk) {
+static void flush_unk(run *r, pending_unk *unk) {
     if (unk->is_set) relay_bpe_symbols_add(&r->w->symbols, r->b->unk_id, unk->begin, unk->end);
     unk->is_set = false;
 }
 
 // The character text[begin..end) as the vocabulary has it at its place in the word. *len is the length with affixes.
-static const char *with_affixes(const run *r, size_t begin, size_t end, bool is_first, bool is_last, uint32_t *len) {
+static const char *with_affixes(run *r, size_t begin, size_t end, bool is_first, bool is_last, uint32_t *len) {
     const bpe *b = r->b;
     uint32_t prefix_len = is_first ? 0 : b->prefix_len, suffix_len = is_last ? b->suffix_len : 0;
     uint32_t n = (uint32_t)(end - begin);
@@ -120,7 +121,7 @@ static const char *with_affixes(const run *r, size_t begin, size_t end, bool is_
     return out;
 }
 
-static bool add_fallback(const run *r, const char *bytes, uint32_t len, uint32_t begin) {
+static bool add_fallback(run *r, const char *bytes, uint32_t len, uint32_t begin) {
     const bpe *b = r->b;
     if (!b->byte_fallback || b->rules.is_byte_level) return false;
     for (uint32_t i = 0; i < len; i++)
@@ -132,7 +133,7 @@ static bool add_fallback(const run *r, const char *bytes, uint32_t len, uint32_t
 
 // What a word begins as, as HF tokenizers has it: a character without a token becomes its bytes; or the unknown token,
 // which waits for the next character that has one; or nothing, and its neighbours come together.
-static void start_symbols(const run *r, size_t begin, size_t end) {
+static void start_symbols(run *r, size_t begin, size_t end) {
     const bpe *b = r->b;
     relay_bpe_symbols *symbols = &r->w->symbols;
     symbols->n = 0;
@@ -156,11 +157,11 @@ static void start_symbols(const run *r, size_t begin, size_t end) {
     flush_unk(r, &unk);
 }
 
-static void encode_by_definition(const run *r, size_t begin, size_t end) {
+static void encode_by_definition(run *r, size_t begin, size_t end) {
     start_symbols(r, begin, end);
     relay_bpe_symbols *symbols = &r->w->symbols;
     relay_bpe_merge(&r->b->rules.pairs, symbols);
-    relay_encoding_reserve(r->enc, symbols->n + BLOCK * ROOM);
+    relay_encoding_reserve(r->enc, symbols->n + r->room);
     for (uint32_t i = 0; i < symbols->n; i++)
         relay_encoding_add(r->enc, symbols->s[i].id, r->base + symbols->s[i].begin, r->base + symbols->s[i].end);
 }
@@ -168,7 +169,7 @@ static void encode_by_definition(const run *r, size_t begin, size_t end) {
 // ---- One pass
 
 // The ids of text[begin..end) in w->ids; 0 if it has a character that is no token.
-static uint32_t pass_over(const run *r, size_t begin, size_t end) {
+static uint32_t pass_over(run *r, size_t begin, size_t end) {
     bpe_work *w = r->w;
     if (end - begin > w->ids_cap) {
         w->ids_cap = end - begin;
@@ -179,7 +180,7 @@ static uint32_t pass_over(const run *r, size_t begin, size_t end) {
 
 // Adds the tokens of a word or piece that is in no cache. Returns how many, if they are in w->ids and each has the
 // bytes of its piece, so that they may be remembered; else 0.
-static uint32_t encode_anew(const run *r, size_t begin, size_t end, span_kind kind) {
+static uint32_t encode_anew(run *r, size_t begin, size_t end, span_kind kind) {
     const bpe *b = r->b;
     bpe_work *w = r->w;
     if (kind == WORD && b->whole_words) {
@@ -201,10 +202,10 @@ static uint32_t encode_anew(const run *r, size_t begin, size_t end, span_kind ki
 
 // ---- Words and pieces
 
-static void encode_spans(const run *r, size_t begin, const uint32_t *ends, size_t n, span_kind kind);
+static void encode_spans(run *r, size_t begin, const uint32_t *ends, size_t n, span_kind kind);
 
 // Cuts a word where no token can lie.
-static void encode_pieces(const run *r, size_t begin, size_t end) {
+static void encode_pieces(run *r, size_t begin, size_t end) {
     const bpe *b = r->b;
     uint32_t ends[BLOCK];
     size_t n = 0, block_begin = begin;
@@ -235,10 +236,10 @@ static bool has_gap(const run *r, size_t begin, size_t end) {
     return false;
 }
 
-static void encode_longer(const run *r, size_t begin, size_t end, span_kind kind) {
+static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
     const bpe *b = r->b;
     size_t len = end - begin;
-    if (len > RELAY_BPE_LONG_WORD) {
+    if (len > RELAY_BPE_LONG_WORD || (kind == WORD && (uint8_t)r->text[end - 3] >= 0xE0)) {
         if (kind == WORD && b->whole_words) {
             uint32_t whole;
             relay_bpe_trie_longest(&b->trie, r->text + begin, len, &whole);
@@ -267,8 +268,8 @@ static void encode_longer(const run *r, size_t begin, size_t end, span_kind kind
 }
 
 // The text's spans from `begin`, each up to its end; n <= BLOCK.
-static inline __attribute__((always_inline)) void encode_block(const run *r, size_t begin, const uint32_t *ends,
-                                                               size_t n, span_kind kind, bool has_offsets) {
+static inline __attribute__((always_inline)) void encode_block(run *r, size_t begin, const uint32_t *ends, size_t n,
+                                                               span_kind kind, bool has_offsets) {
     const bpe *b = r->b;
     bpe_work *w = r->w;
     relay_encoding *enc = r->enc;
@@ -282,10 +283,15 @@ static inline __attribute__((always_inline)) void encode_block(const run *r, siz
             keys[i] = relay_bpe_key_of(r->text + at, len, r->len - at, key_kind);
             sets[i] = relay_bpe_cache_short_set(&w->cache, keys[i]);
             __builtin_prefetch(sets[i]);
+        } else if (len <= RELAY_BPE_LONG_WORD) {
+            relay_bpe_key key[2];
+            relay_bpe_long_key_of(r->text + at, len, key_kind, key);
+            __builtin_prefetch(relay_bpe_cache_long_set(&w->cache, key));
         }
         at = ends[i];
     }
-    relay_encoding_reserve(enc, BLOCK * ROOM);
+    r->room += (uint32_t)n * ROOM;
+    relay_encoding_reserve(enc, r->room);
     uint32_t short_bits = w->cache.short_bits;
     at = begin;
     for (size_t i = 0; i < n; at = ends[i++]) {
@@ -306,21 +312,23 @@ static inline __attribute__((always_inline)) void encode_block(const run *r, siz
             memcpy(enc->ids + first, slot->id, sizeof slot->id);
             enc->n += slot->n;
         } else {
-            memcpy(enc->ids + first, w->cache.list + slot->id[0], slot->n * sizeof *slot->id);
+            // More than there are, up to what a word may write: of a fixed size.
+            memcpy(enc->ids + first, w->cache.list + slot->id[0], ROOM * sizeof *slot->id);
             enc->n += slot->n;
         }
         if (has_offsets) write_offsets(r, first, at);
     }
+    r->room -= (uint32_t)n * ROOM;
 }
 
-static void encode_spans(const run *r, size_t begin, const uint32_t *ends, size_t n, span_kind kind) {
+static void encode_spans(run *r, size_t begin, const uint32_t *ends, size_t n, span_kind kind) {
     if (r->enc->has_offsets)
         encode_block(r, begin, ends, n, kind, true);
     else
         encode_block(r, begin, ends, n, kind, false);
 }
 
-static void encode_stretch(const run *r) {
+static void encode_stretch(run *r) {
     uint32_t ends[BLOCK] = {(uint32_t)r->len};
     if (r->b->scan == NULL) {
         encode_spans(r, 0, ends, 1, WORD);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "tokenizer_svc/scan_class.h"
+#include "tokenizer_svc/scan_masks.h"
 
 typedef enum word_rule {
     SPACED_WORDS,   // " ?\p{L}+", and the same for numbers
@@ -187,11 +188,170 @@ static inline size_t word_end_between_digits(const relay_scan *p, const uint8_t 
     return word_end(p, s, *piece_end, at);
 }
 
+// ---- Many words
+//
+// A pattern does not look back, so a block of 64 bytes may begin at any word. In it the borders of words are sums and
+// products of the classes' masks: a border lies where the class changes, but for the rules at each line below. What
+// cannot be seen from within the block is left to the next one, which begins at the last sure border, or to the way
+// word by word.
+
+typedef struct block {
+    const relay_scan *p;
+    const uint8_t *s; // 64 bytes, of which n count: whole characters
+    uint32_t n;
+    bool is_last; // the text ends with it
+    relay_scan_masks m;
+    uint64_t first; // the first byte of each character
+} block;
+
+static inline uint64_t below(uint32_t n) {
+    return n < 64 ? (UINT64_C(1) << n) - 1 : ~UINT64_C(0);
+}
+
+static inline uint32_t lowest(uint64_t bits) {
+    return (uint32_t)__builtin_ctzll(bits);
+}
+
+static inline uint32_t highest(uint64_t bits) {
+    return 63 - (uint32_t)__builtin_clzll(bits);
+}
+
+// Contractions where words begin or, for o200k, behind words.
+static uint64_t fix_contractions(const block *b, uint64_t starts) {
+    bool is_behind = b->p->contractions == BEHIND;
+    uint64_t words = b->m.upper | b->m.lower | b->m.letter;
+    uint64_t left = b->m.apostrophe & (is_behind ? words << 1 : starts);
+    for (uint32_t last_end = 0; left != 0; left &= left - 1) {
+        uint32_t at = lowest(left);
+        if (is_behind && at == last_end) continue; // a word ends with one of them
+        uint32_t end = (uint32_t)contraction(b->s, b->n, at, b->p->contractions != PLAIN);
+        if (end == at) continue;
+        last_end = end;
+        starts &= ~(below(end) & ~below(is_behind ? at : at + 1));
+        if (end < 64) starts |= UINT64_C(1) << end;
+    }
+    return starts;
+}
+
+// The borders of numbers, which have at most `max` digits.
+static uint64_t split_numbers(uint64_t number, uint32_t max) {
+    uint64_t starts = number & ~(number << 1), out = starts;
+    for (; starts != 0; starts &= starts - 1) {
+        uint32_t at = lowest(starts);
+        uint64_t behind = ~number & ~below(at);
+        uint32_t end = behind != 0 ? lowest(behind) : RELAY_SCAN_BLOCK;
+        for (at += max; at < end; at += max)
+            out |= UINT64_C(1) << at;
+    }
+    return out;
+}
+
+// "'s|... | ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+static uint64_t spaced_starts(const block *b) {
+    const relay_scan_masks *m = &b->m;
+    // Where Digits comes first, a digit takes no space before it, and what is before it is the end of a text.
+    uint64_t digit = b->p->digits_first ? m->digit : 0;
+    uint64_t letter = (m->upper | m->lower | m->letter) & ~digit, number = m->number & ~digit;
+    uint64_t solid = ~m->space & below(b->n), rest = solid & ~(letter | number | digit);
+    uint64_t starts = (letter & ~(letter << 1)) | (number & ~(number << 1)) | (rest & ~(rest << 1));
+    starts &= ~(m->blank << 1);
+    return starts | (digit & b->first) | (m->space & ~(m->space << 1)) | (m->space & (solid & ~digit) >> 1);
+}
+
+// The patterns of cl100k's family. *sure loses what the next block may change; 0: to be walked word by word.
+static uint64_t prefixed_starts(const block *b, uint64_t *sure) {
+    const relay_scan *p = b->p;
+    const relay_scan_masks *m = &b->m;
+    uint64_t letter = m->upper | m->lower | m->letter, number = m->number, space = m->space, line = m->line;
+    uint64_t solid = ~space & below(b->n), rest = solid & ~(letter | number);
+    uint64_t other = space & ~line; // spaces that end no line
+    if (p->words == CASED_WORDS && (m->mark != 0 || (m->letter != 0 && m->upper != 0))) return 0;
+    if (p->tail[2] == '/' && (m->slash & line << 1) != 0) return 0;
+    // The first of the rest, if it is alone, belongs to the letters behind it; and so does any space.
+    uint64_t rest_starts = rest & ~(rest << 1) & ~(m->blank << 1), prefix = rest_starts;
+    if (m->wide != 0)
+        for (int i = 0; i < 3; i++)
+            prefix |= prefix << 1 & ~b->first;
+    uint64_t starts = letter & ~(letter << 1) & ~(other << 1) & ~(prefix << 1);
+    if (p->words == CASED_WORDS) starts |= m->upper & b->first & m->lower << 1;
+    if (number != 0) starts |= p->max_digits == 1 ? number & b->first : split_numbers(number, p->max_digits);
+    // Spaces: line ends behind the rest belong to it; all up to the last line end is one word; the last space begins
+    // one.
+    uint64_t behind_line = other & line << 1;
+    if (behind_line != 0) {
+        uint64_t sum = behind_line + other, ends = sum & ~other; // the first behind each of these runs
+        if ((ends & line) != 0) return 0;
+        bool is_open = sum < other || (ends & ~below(b->n)) != 0;
+        if (is_open && !b->is_last) *sure &= below(highest(behind_line));
+    }
+    uint64_t run_starts = space & ~(space << 1) & ~(line & rest << 1);
+    return starts | rest_starts | run_starts | behind_line | (other & solid >> 1);
+}
+
+// Whether the block may go by masks at all; completes them.
+static bool widen(block *b) {
+    b->first = ~b->m.tail;
+    if (b->m.wide == 0) return true;
+    relay_scan_masks_widen(&b->m, b->s, b->n);
+    if ((b->m.space & b->m.wide) != 0) return false; // the last of such spaces has several bytes
+    if (b->p->max_digits > 1 && (b->m.number & b->m.wide) != 0) return false;
+    return true;
+}
+
+// Where words begin in the block, as bits, the lowest for its own beginning; 0 if it is to be walked word by word.
+static uint64_t block_starts(block *b) {
+    const relay_scan *p = b->p;
+    if (!widen(b)) return 0;
+    uint64_t sure = b->is_last ? below(b->n) : below(b->n - 3); // contractions look ahead
+    uint64_t starts = p->words == SPACED_WORDS ? spaced_starts(b) : prefixed_starts(b, &sure);
+    if (starts == 0) return 0;
+    if (b->m.apostrophe != 0 && p->contractions != NO_CONTRACTIONS) starts = fix_contractions(b, starts);
+    return (starts & sure) | 1;
+}
+
+// Adds the words of the block at `at`. Returns where the next begins, `at` if the block has to be walked.
+static size_t block_words(const relay_scan *p, relay_scan_masks_fn masks, const uint8_t *s, size_t len, size_t at,
+                          uint32_t *ends, size_t *n_ends) {
+    size_t left = len - at;
+    uint8_t copy[RELAY_SCAN_BLOCK];
+    block b = {.p = p, .s = s + at, .n = RELAY_SCAN_BLOCK, .is_last = left <= RELAY_SCAN_BLOCK};
+    if (left < RELAY_SCAN_BLOCK) {
+        memset(copy, 0, sizeof copy);
+        memcpy(copy, s + at, left);
+        b.s = copy;
+        b.n = (uint32_t)left;
+    }
+    if (b.is_last && p->keeps_last_blank) return at;
+    while (!b.is_last && (b.s[b.n] & 0xC0) == 0x80)
+        b.n--;
+    masks(&b.m, b.s);
+    uint64_t starts = block_starts(&b);
+    if (starts == 0) return at;
+    uint32_t next = highest(starts);
+    size_t n = *n_ends;
+    for (starts &= starts - 1; starts != 0; starts &= starts - 1)
+        ends[n++] = (uint32_t)at + lowest(starts);
+    at += next;
+    if (b.is_last) ends[n++] = (uint32_t)(at = len);
+    *n_ends = n;
+    return at;
+}
+
 size_t relay_scan_words(const relay_scan *p, relay_scan_walk *w, const char *text, size_t len, uint32_t *ends,
                         size_t max) {
     const uint8_t *s = (const uint8_t *)text;
-    size_t n = 0, at = w->at;
+    relay_scan_masks_fn masks = relay_scan_masks_choose();
+    size_t n = 0, at = w->at, walk_until = 0;
     while (n < max && at < len) {
+        if (masks != NULL && at >= walk_until && max >= RELAY_SCAN_BLOCK) {
+            if (max - n < RELAY_SCAN_BLOCK) break;
+            size_t next = block_words(p, masks, s, len, at, ends, &n);
+            if (next > at) {
+                at = next;
+                continue;
+            }
+            walk_until = at + RELAY_SCAN_BLOCK / 2;
+        }
         at = p->digits_first ? word_end_between_digits(p, s, len, at, &w->piece_end) : word_end(p, s, len, at);
         ends[n++] = (uint32_t)at;
     }

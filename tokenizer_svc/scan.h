@@ -30,8 +30,8 @@ typedef struct relay_scan_walk {
     size_t piece_end; // of what the pattern sees there, where another pre-tokenizer stands before it
 } relay_scan_walk;
 
-// The next words of a text that is valid UTF-8 of less than 2^32 bytes: their ends, at most `max` of them. Returns how
-// many; fewer than max only at the end of the text.
+// The next words of a text that is valid UTF-8 of less than 2^32 bytes: their ends, at most `max` > 0 of them.
+// Returns how many; 0 at the end of the text. Blocks of 64 bytes are scanned at once where 64 words or more may come.
 size_t relay_scan_words(const relay_scan *s, relay_scan_walk *w, const char *text, size_t len, uint32_t *ends,
                         size_t max);
 

@@ -95,17 +95,16 @@ static void apply(by_pattern *p, const char *text, size_t len) {
 static void assert_same_words(const relay_scan *s, by_pattern *p, const char *text, size_t len, size_t max) {
     apply(p, text, len);
     relay_scan_walk walk = {0};
-    uint32_t ends[64], n = 0;
+    uint32_t ends[256], n = 0;
     while (walk.at < len) {
         size_t got = relay_scan_words(s, &walk, text, len, ends, max);
         assert_true(got > 0 && got <= max);
-        assert_true(got == max || walk.at == len);
-        for (size_t i = 0; i < got; i++, n++) {
+                for (size_t i = 0; i < got; i++, n++) {
             if (n < p->n_ends && ends[i] == p->ends[n]) continue;
             uint32_t begin = n > 0 ? p->ends[n - 1] : 0, to = begin + 40 < len ? begin + 40 : (uint32_t)len;
             relay_buf hex;
             relay_buf_init(&hex, 1024);
-            for (uint32_t k = begin; k < to; k++)
+            for (uint32_t k = begin > 70 ? begin - 70 : 0; k < to; k++)
                 relay_buf_printf(&hex, " %02x", (uint8_t)text[k]);
             fail_msg("%s: word %u at byte %u ends at %u, not %u:%s", relay_scan_name(s), n, begin, ends[i],
                      n < p->n_ends ? p->ends[n] : 0, hex.data);
@@ -140,10 +139,10 @@ static void knows_every_character(void **state) {
                 put(&text, cp);
             }
             if (text.len < 4096) continue;
-            assert_same_words(s, &p, text.data, text.len, 64);
+            assert_same_words(s, &p, text.data, text.len, 256);
             relay_buf_clear(&text);
         }
-        assert_same_words(s, &p, text.data, text.len, 64);
+        assert_same_words(s, &p, text.data, text.len, 256);
         relay_buf_fini(&text);
         by_pattern_fini(&p);
     }
@@ -178,7 +177,7 @@ static void splits_random_text_as_the_patterns_do(void **state) {
         by_pattern p = by_pattern_make(s);
         for (int i = 0; i < 1500; i++) {
             make_text(&text, &r, 1 + test_random_below(&r, i % 5 == 0 ? 200 : 12));
-            if (text.len > 0) assert_same_words(s, &p, text.data, text.len, 1 + test_random_below(&r, 64));
+            if (text.len > 0) assert_same_words(s, &p, text.data, text.len, 1 + test_random_below(&r, 256));
         }
         by_pattern_fini(&p);
     }
@@ -203,7 +202,7 @@ static void splits_random_ascii_as_the_patterns_do(void **state) {
                 if (test_random_below(&r, 5) == 0) at = test_random_below(&r, (uint32_t)n);
                 if (test_random_below(&r, 60) == 0) text[c] = (char)test_random_below(&r, 128);
             }
-            assert_same_words(s, &p, text, len, 64);
+            assert_same_words(s, &p, text, len, 256);
         }
         by_pattern_fini(&p);
     }
