@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_APART_BITS = 14 };
+enum { N_APART_BITS = 10 };
 
 // An answer to "do these stay apart?", in a direct-mapped table.
 typedef struct relay_bpe_apart {
@@ -35,12 +35,11 @@ static bool odd_stay_apart(const relay_bpe_rules *r, relay_bpe_linear *w, uint32
 }
 
 static bool stay_apart(const relay_bpe_rules *r, relay_bpe_linear *w, uint32_t left, uint32_t right) {
-    uint64_t h = relay_bpe_pair_hash(left, right);
-    relay_bpe_apart *known = &w->apart[h >> (64 - N_APART_BITS)];
+    if (!relay_bpe_is_odd(r, left) && !relay_bpe_is_odd(r, right)) return relay_bpe_stay_apart(r, left, right);
+    relay_bpe_apart *known = &w->apart[relay_bpe_pair_hash(left, right) >> (64 - N_APART_BITS)];
     if (known->left == left && (known->right & ~YES) == right && (left | known->right) != 0)
         return (known->right & YES) != 0;
-    bool apart = relay_bpe_is_odd(r, left) || relay_bpe_is_odd(r, right) ? odd_stay_apart(r, w, left, right)
-                                                                         : relay_bpe_stay_apart(r, left, right);
+    bool apart = odd_stay_apart(r, w, left, right);
     *known = (relay_bpe_apart){.left = left, .right = apart ? right | YES : right};
     return apart;
 }

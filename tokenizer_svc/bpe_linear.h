@@ -21,7 +21,7 @@
 typedef struct relay_bpe_linear {
     uint64_t *dead; // bits of places that are known to lead nowhere
     size_t dead_cap;
-    struct relay_bpe_apart *apart; // pairs that were asked for before
+    struct relay_bpe_apart *apart; // pairs with an odd token that were asked for before
     char *joined;                  // the bytes of a pair with an odd token
     uint32_t joined_cap;
     relay_bpe_symbols pair; // what they become

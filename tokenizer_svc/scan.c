@@ -233,17 +233,24 @@ static uint64_t fix_contractions(const block *b, uint64_t starts) {
     return starts;
 }
 
-// The borders of numbers, which have at most `max` digits.
-static uint64_t split_numbers(uint64_t number, uint32_t max) {
+// The borders of numbers, which have at most `max` digits; `first` has the first bytes of characters.
+static uint64_t split_numbers(uint64_t number, uint64_t first, uint32_t max) {
     uint64_t starts = number & ~(number << 1), out = starts;
     for (; starts != 0; starts &= starts - 1) {
-        uint32_t at = lowest(starts);
-        uint64_t behind = ~number & ~below(at);
-        uint32_t end = behind != 0 ? lowest(behind) : RELAY_SCAN_BLOCK;
-        for (at += max; at < end; at += max)
-            out |= UINT64_C(1) << at;
+        uint64_t behind = ~number & ~below(lowest(starts));
+        uint64_t digits = number & first & ~below(lowest(starts));
+        if (behind != 0) digits &= below(lowest(behind));
+        for (uint32_t i = 0; digits != 0; digits &= digits - 1, i++)
+            if (i % max == 0) out |= digits & -digits;
     }
     return out;
+}
+
+// The first bytes of the characters that have these bytes.
+static uint64_t to_first(const block *b, uint64_t bytes) {
+    for (int i = 0; i < 3 && (bytes & b->m.tail) != 0; i++)
+        bytes = (bytes & ~b->m.tail) | (bytes & b->m.tail) >> 1;
+    return bytes;
 }
 
 // "'s|... | ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -255,7 +262,7 @@ static uint64_t spaced_starts(const block *b) {
     uint64_t solid = ~m->space & below(b->n), rest = solid & ~(letter | number | digit);
     uint64_t starts = (letter & ~(letter << 1)) | (number & ~(number << 1)) | (rest & ~(rest << 1));
     starts &= ~(m->blank << 1);
-    return starts | (digit & b->first) | (m->space & ~(m->space << 1)) | (m->space & (solid & ~digit) >> 1);
+    return starts | (digit & b->first) | (m->space & ~(m->space << 1)) | to_first(b, m->space & (solid & ~digit) >> 1);
 }
 
 // The patterns of cl100k's family. *sure loses what the next block may change; 0: to be walked word by word.
@@ -265,7 +272,7 @@ static uint64_t prefixed_starts(const block *b, uint64_t *sure) {
     uint64_t letter = m->upper | m->lower | m->letter, number = m->number, space = m->space, line = m->line;
     uint64_t solid = ~space & below(b->n), rest = solid & ~(letter | number);
     uint64_t other = space & ~line; // spaces that end no line
-    if (p->words == CASED_WORDS && (m->mark != 0 || (m->letter != 0 && m->upper != 0))) return 0;
+    if (p->words == CASED_WORDS && (m->mark != 0 || (m->letter << 1 & m->upper & b->first) != 0)) return 0;
     if (p->tail[2] == '/' && (m->slash & line << 1) != 0) return 0;
     // The first of the rest, if it is alone, belongs to the letters behind it; and so does any space.
     uint64_t rest_starts = rest & ~(rest << 1) & ~(m->blank << 1), prefix = rest_starts;
@@ -274,7 +281,7 @@ static uint64_t prefixed_starts(const block *b, uint64_t *sure) {
             prefix |= prefix << 1 & ~b->first;
     uint64_t starts = letter & ~(letter << 1) & ~(other << 1) & ~(prefix << 1);
     if (p->words == CASED_WORDS) starts |= m->upper & b->first & m->lower << 1;
-    if (number != 0) starts |= p->max_digits == 1 ? number & b->first : split_numbers(number, p->max_digits);
+    if (number != 0) starts |= p->max_digits == 1 ? number & b->first : split_numbers(number, b->first, p->max_digits);
     // Spaces: line ends behind the rest belong to it; all up to the last line end is one word; the last space begins
     // one.
     uint64_t behind_line = other & line << 1;
@@ -285,23 +292,14 @@ static uint64_t prefixed_starts(const block *b, uint64_t *sure) {
         if (is_open && !b->is_last) *sure &= below(highest(behind_line));
     }
     uint64_t run_starts = space & ~(space << 1) & ~(line & rest << 1);
-    return starts | rest_starts | run_starts | behind_line | (other & solid >> 1);
-}
-
-// Whether the block may go by masks at all; completes them.
-static bool widen(block *b) {
-    b->first = ~b->m.tail;
-    if (b->m.wide == 0) return true;
-    relay_scan_masks_widen(&b->m, b->s, b->n);
-    if ((b->m.space & b->m.wide) != 0) return false; // the last of such spaces has several bytes
-    if (b->p->max_digits > 1 && (b->m.number & b->m.wide) != 0) return false;
-    return true;
+    return starts | rest_starts | run_starts | behind_line | to_first(b, other & solid >> 1);
 }
 
 // Where words begin in the block, as bits, the lowest for its own beginning; 0 if it is to be walked word by word.
 static uint64_t block_starts(block *b) {
     const relay_scan *p = b->p;
-    if (!widen(b)) return 0;
+    if (b->m.wide != 0) relay_scan_masks_widen(&b->m, b->s, b->n);
+    b->first = ~b->m.tail;
     uint64_t sure = b->is_last ? below(b->n) : below(b->n - 3); // contractions look ahead
     uint64_t starts = p->words == SPACED_WORDS ? spaced_starts(b) : prefixed_starts(b, &sure);
     if (starts == 0) return 0;

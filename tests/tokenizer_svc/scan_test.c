@@ -99,7 +99,7 @@ static void assert_same_words(const relay_scan *s, by_pattern *p, const char *te
     while (walk.at < len) {
         size_t got = relay_scan_words(s, &walk, text, len, ends, max);
         assert_true(got > 0 && got <= max);
-                for (size_t i = 0; i < got; i++, n++) {
+        for (size_t i = 0; i < got; i++, n++) {
             if (n < p->n_ends && ends[i] == p->ends[n]) continue;
             uint32_t begin = n > 0 ? p->ends[n - 1] : 0, to = begin + 40 < len ? begin + 40 : (uint32_t)len;
             relay_buf hex;
