@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STACK_BYTES = 16 << 20 }; // for expressions of RELAY_GRAMMAR_MAX_DEPTH, sanitizers included
+
 // What handles and the cache share: it goes with the last of them.
 typedef struct shared {
     atomic_uint n_refs;
@@ -164,7 +166,11 @@ relay_constraint_cache *relay_constraint_cache_create(const relay_vocab *vocab, 
     c->arg = arg;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
-    RELAY_ASSERT(pthread_create(&c->thread, NULL, run, c) == 0);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    RELAY_ASSERT(pthread_create(&c->thread, &attr, run, c) == 0);
+    pthread_attr_destroy(&attr);
     pthread_setname_np(c->thread, "relay-compile");
     return c;
 }

@@ -141,20 +141,17 @@ static uint32_t read_char(reader *r) {
 
 static relay_expr read_literal(reader *r) {
     size_t begin = r->at++;
-    relay_expr parts[64], x = RELAY_EXPR_EMPTY;
-    uint32_t n = 0;
-    while (!take(r, "\"")) {
-        if (r->at == r->len || r->text[r->at] == '\n') return fail(r, begin, "a text that is not closed");
+    relay_expr_list parts = {0};
+    while (r->code == RELAY_OK && r->g->code == RELAY_OK && !take(r, "\"")) {
+        if (r->at == r->len || r->text[r->at] == '\n') {
+            fail(r, begin, "a text that is not closed");
+            break;
+        }
         char utf8[4];
         size_t len = relay_utf8_encode(read_char(r), utf8);
-        if (r->code != RELAY_OK) return RELAY_EXPR_NOTHING;
-        if (n == 64) {
-            x = relay_expr_then(r->g, x, relay_expr_seq(r->g, parts, n));
-            n = 0;
-        }
-        parts[n++] = relay_expr_text(r->g, utf8, len);
+        relay_expr_list_add(&parts, relay_expr_text(r->g, utf8, len));
     }
-    return relay_expr_then(r->g, x, relay_expr_seq(r->g, parts, n));
+    return relay_expr_list_seq(&parts, r->g);
 }
 
 static relay_expr read_class(reader *r) {
@@ -247,7 +244,7 @@ static relay_expr read_braces(reader *r, relay_expr x) {
 }
 
 static relay_expr read_sequence(reader *r) {
-    relay_expr x = RELAY_EXPR_EMPTY;
+    relay_expr_list parts = {0};
     while (r->code == RELAY_OK && r->g->code == RELAY_OK && is_at_item(r)) {
         size_t begin = r->at;
         // A name that is defined here begins the next rule.
@@ -276,14 +273,15 @@ static relay_expr read_sequence(reader *r) {
             if (r->code != RELAY_OK) break;
             skip_space(r, r->nesting > 0);
         }
-        x = relay_expr_then(r->g, x, item);
+        relay_expr_list_add(&parts, item);
     }
-    return x;
+    return relay_expr_list_seq(&parts, r->g);
 }
 
 static relay_expr read_alternatives(reader *r) {
     skip_space(r, true);
-    relay_expr x = read_sequence(r);
+    relay_expr_list ways = {0};
+    relay_expr_list_add(&ways, read_sequence(r));
     while (r->code == RELAY_OK && r->g->code == RELAY_OK) {
         // A line may also begin with the bar.
         size_t before = r->at;
@@ -293,10 +291,10 @@ static relay_expr read_alternatives(reader *r) {
             break;
         }
         skip_space(r, true);
-        x = relay_expr_or(r->g, x, read_sequence(r));
+        relay_expr_list_add(&ways, read_sequence(r));
     }
     skip_space(r, r->nesting > 0);
-    return x;
+    return relay_expr_list_alt(&ways, r->g);
 }
 
 static void read_rule(reader *r) {

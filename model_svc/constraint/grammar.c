@@ -56,6 +56,19 @@ static relay_expr add(relay_grammar *g, relay_expr_kind kind, uint32_t a, uint32
     return g->n_exprs++;
 }
 
+// As add(), made of `parts`.
+static relay_expr add_of(relay_grammar *g, relay_expr_kind kind, uint32_t a, uint32_t b, const relay_expr *parts,
+                         uint32_t n) {
+    relay_expr x = add(g, kind, a, b);
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < n && g->code == RELAY_OK; i++) {
+        if (g->exprs[parts[i]].depth > depth) depth = g->exprs[parts[i]].depth;
+    }
+    if (depth >= RELAY_GRAMMAR_MAX_DEPTH) relay_grammar_pass_limit(g, "parts more than 8192 deep inside one another");
+    if (x != RELAY_EXPR_NOTHING) g->exprs[x].depth = depth + 1;
+    return x;
+}
+
 // A copy of the children's numbers; the place of the first.
 static uint32_t add_children(relay_grammar *g, const uint32_t *items, uint32_t n) {
     if (g->n_children + n > 4 * RELAY_GRAMMAR_MAX_EXPRS) relay_grammar_pass_limit(g, "more than 1048576 parts");
@@ -91,17 +104,10 @@ relay_expr relay_expr_bytes(relay_grammar *g, uint8_t first, uint8_t last) {
 }
 
 relay_expr relay_expr_text(relay_grammar *g, const char *s, size_t len) {
-    relay_expr x = RELAY_EXPR_EMPTY;
-    relay_expr parts[64];
-    while (len > 0 && g->code == RELAY_OK) {
-        uint32_t n = len < 64 ? (uint32_t)len : 64;
-        for (uint32_t i = 0; i < n; i++)
-            parts[i] = relay_expr_bytes(g, (uint8_t)s[i], (uint8_t)s[i]);
-        x = relay_expr_then(g, x, relay_expr_seq(g, parts, n));
-        s += n;
-        len -= n;
-    }
-    return x;
+    relay_expr_list parts = {0};
+    for (size_t i = 0; i < len && g->code == RELAY_OK; i++)
+        relay_expr_list_add(&parts, relay_expr_bytes(g, (uint8_t)s[i], (uint8_t)s[i]));
+    return relay_expr_list_seq(&parts, g);
 }
 
 relay_expr relay_expr_string(relay_grammar *g, const char *s) {
@@ -114,13 +120,13 @@ relay_expr relay_expr_seq(relay_grammar *g, const relay_expr *parts, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         if (parts[i] == RELAY_EXPR_NOTHING) return RELAY_EXPR_NOTHING;
     }
-    return add(g, RELAY_EXPR_KIND_SEQ, add_children(g, parts, n), n);
+    return add_of(g, RELAY_EXPR_KIND_SEQ, add_children(g, parts, n), n, parts, n);
 }
 
 relay_expr relay_expr_alt(relay_grammar *g, const relay_expr *parts, uint32_t n) {
     if (n == 0) return RELAY_EXPR_NOTHING;
     if (n == 1) return parts[0];
-    return add(g, RELAY_EXPR_KIND_ALT, add_children(g, parts, n), n);
+    return add_of(g, RELAY_EXPR_KIND_ALT, add_children(g, parts, n), n, parts, n);
 }
 
 relay_expr relay_expr_then(relay_grammar *g, relay_expr a, relay_expr b) {
@@ -139,7 +145,7 @@ relay_expr relay_expr_repeat(relay_grammar *g, relay_expr x, uint32_t min, uint3
     if (min == 1 && max == 1) return x;
     if (max == 0 || x == RELAY_EXPR_EMPTY) return RELAY_EXPR_EMPTY;
     if (x == RELAY_EXPR_NOTHING) return min == 0 ? RELAY_EXPR_EMPTY : RELAY_EXPR_NOTHING;
-    return add(g, RELAY_EXPR_KIND_REPEAT, x, add_children(g, (uint32_t[]){min, max}, 2));
+    return add_of(g, RELAY_EXPR_KIND_REPEAT, x, add_children(g, (uint32_t[]){min, max}, 2), &x, 1);
 }
 
 relay_expr relay_expr_optional(relay_grammar *g, relay_expr x) {
@@ -147,15 +153,34 @@ relay_expr relay_expr_optional(relay_grammar *g, relay_expr x) {
 }
 
 relay_expr relay_expr_and(relay_grammar *g, relay_expr a, relay_expr b) {
-    return add(g, RELAY_EXPR_KIND_AND, a, b);
+    return add_of(g, RELAY_EXPR_KIND_AND, a, b, (relay_expr[]){a, b}, 2);
 }
 
 relay_expr relay_expr_minus(relay_grammar *g, relay_expr a, relay_expr b) {
-    return add(g, RELAY_EXPR_KIND_MINUS, a, b);
+    return add_of(g, RELAY_EXPR_KIND_MINUS, a, b, (relay_expr[]){a, b}, 2);
 }
 
 relay_expr relay_expr_rule(relay_grammar *g, uint32_t rule) {
     return add(g, RELAY_EXPR_KIND_RULE, rule, 0);
+}
+
+void relay_expr_list_add(relay_expr_list *l, relay_expr x) {
+    l->items = reserve(l->items, l->n, 1, &l->cap, sizeof l->items[0]);
+    l->items[l->n++] = x;
+}
+
+relay_expr relay_expr_list_seq(relay_expr_list *l, relay_grammar *g) {
+    relay_expr x = relay_expr_seq(g, l->items, l->n);
+    free(l->items);
+    *l = (relay_expr_list){0};
+    return x;
+}
+
+relay_expr relay_expr_list_alt(relay_expr_list *l, relay_grammar *g) {
+    relay_expr x = relay_expr_alt(g, l->items, l->n);
+    free(l->items);
+    *l = (relay_expr_list){0};
+    return x;
 }
 
 uint32_t relay_grammar_add_rule(relay_grammar *g, const char *name, size_t len) {

@@ -22,6 +22,7 @@ enum {
     RELAY_EXPR_EMPTY = 1,   // matches the empty text
     RELAY_GRAMMAR_MAX_EXPRS = 1 << 18,
     RELAY_GRAMMAR_MAX_RULES = 1 << 14,
+    RELAY_GRAMMAR_MAX_DEPTH = 1 << 13, // of expressions inside one another: compiling goes down them
 };
 #define RELAY_UNBOUNDED UINT32_MAX
 
@@ -39,6 +40,7 @@ typedef enum relay_expr_kind {
 
 typedef struct relay_expr_node {
     uint32_t kind, a, b;
+    uint32_t depth; // of expressions inside it
 } relay_expr_node;
 
 typedef struct relay_byte_set {
@@ -67,6 +69,17 @@ typedef struct relay_grammar {
 typedef struct relay_code_range {
     uint32_t first, last;
 } relay_code_range;
+
+// Expressions being collected; those that are many are put together at once, not one inside the other.
+typedef struct relay_expr_list {
+    relay_expr *items; // owned
+    uint32_t n, cap;
+} relay_expr_list;
+
+void relay_expr_list_add(relay_expr_list *l, relay_expr x);
+// As a sequence, or as alternatives; the list is empty then.
+relay_expr relay_expr_list_seq(relay_expr_list *l, relay_grammar *g);
+relay_expr relay_expr_list_alt(relay_expr_list *l, relay_grammar *g);
 
 void relay_grammar_init(relay_grammar *g, uint64_t work);
 void relay_grammar_fini(relay_grammar *g);

@@ -231,14 +231,13 @@ static relay_expr read_alternatives(relay_schema_reader *r, yyjson_val *all, con
     if (is_all && yyjson_arr_size(all) > 1)
         return relay_schema_fail(r, "allOf with more than one schema is not supported");
     if (strcmp(keyword, "oneOf") == 0) check_one_of(r, all);
-    relay_expr x = RELAY_EXPR_NOTHING;
+    relay_expr_list ways = {0};
     yyjson_val *schema;
     size_t i, n;
     yyjson_arr_foreach(all, i, n, schema) {
-        if (r->code != RELAY_OK) return RELAY_EXPR_NOTHING;
-        x = relay_expr_or(r->g, x, relay_schema_below(r, schema, keyword, NULL, &i));
+        if (r->code == RELAY_OK) relay_expr_list_add(&ways, relay_schema_below(r, schema, keyword, NULL, &i));
     }
-    return x;
+    return relay_expr_list_alt(&ways, r->g);
 }
 
 // ---- Types
@@ -290,13 +289,13 @@ static relay_expr read_values(relay_schema_reader *r, yyjson_val *schema) {
     if (all != NULL && one != NULL) return relay_schema_fail(r, "enum beside const is not supported");
     if (all != NULL && !yyjson_is_arr(all)) return relay_schema_fail(r, "enum is not an array");
     if (types == 0) return relay_schema_fail(r, "type is not the name of a type, or an array of them");
-    relay_expr x = RELAY_EXPR_NOTHING;
-    if (one != NULL) return is_of_types(one, types) ? relay_json_constant(r->g, one) : x;
+    if (one != NULL) return is_of_types(one, types) ? relay_json_constant(r->g, one) : RELAY_EXPR_NOTHING;
+    relay_expr_list ways = {0};
     size_t i, n;
     yyjson_arr_foreach(all, i, n, value) {
-        if (is_of_types(value, types)) x = relay_expr_or(r->g, x, relay_json_constant(r->g, value));
+        if (is_of_types(value, types)) relay_expr_list_add(&ways, relay_json_constant(r->g, value));
     }
-    return x;
+    return relay_expr_list_alt(&ways, r->g);
 }
 
 static bool read_bound(relay_schema_reader *r, yyjson_val *schema, const char *keyword, bool is_exclusive, bool is_min,

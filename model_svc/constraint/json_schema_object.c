@@ -93,10 +93,10 @@ static void read_others(relay_schema_reader *r, yyjson_val *schema, properties *
         relay_expr quote = relay_expr_string(r->g, "\"");
         relay_expr any = relay_expr_repeat(r->g, r->rules.char_any, 0, RELAY_UNBOUNDED);
         any = relay_expr_seq(r->g, (relay_expr[]){quote, any, quote}, 3);
-        relay_expr taken = RELAY_EXPR_NOTHING;
-        for (uint32_t i = 0; i < p->n; i++) {
-            taken = relay_expr_or(r->g, taken, relay_json_literal(r->g, p->items[i].name, p->items[i].len));
-        }
+        relay_expr_list names = {0};
+        for (uint32_t i = 0; i < p->n; i++)
+            relay_expr_list_add(&names, relay_json_literal(r->g, p->items[i].name, p->items[i].len));
+        relay_expr taken = relay_expr_list_alt(&names, r->g);
         uint32_t rule = relay_grammar_add_rule(r->g, "key", 3);
         relay_grammar_set_rule(r->g, rule, relay_expr_minus(r->g, any, taken));
         key = relay_expr_rule(r->g, rule);

@@ -83,15 +83,14 @@ relay_expr relay_json_chars(relay_grammar *g, const relay_code_range *ranges, ui
 }
 
 relay_expr relay_json_literal(relay_grammar *g, const char *s, size_t len) {
-    relay_expr x = relay_expr_string(g, "\"");
-    size_t begin = 0;
-    for (size_t i = 0; i <= len; i++) {
-        if (i < len && !needs_escape((uint8_t)s[i])) continue;
-        x = relay_expr_then(g, x, relay_expr_text(g, s + begin, i - begin));
-        if (i < len) x = relay_expr_then(g, x, escaped(g, (uint8_t)s[i]));
-        begin = i + 1;
+    relay_expr_list parts = {0};
+    relay_expr_list_add(&parts, relay_expr_string(g, "\""));
+    for (size_t i = 0; i < len; i++) {
+        uint8_t b = (uint8_t)s[i];
+        relay_expr_list_add(&parts, needs_escape(b) ? escaped(g, b) : relay_expr_bytes(g, b, b));
     }
-    return relay_expr_then(g, x, relay_expr_string(g, "\""));
+    relay_expr_list_add(&parts, relay_expr_string(g, "\""));
+    return relay_expr_list_seq(&parts, g);
 }
 
 static relay_expr hex4(relay_grammar *g, const char *pattern) {
@@ -203,23 +202,22 @@ void relay_json_rules_init(relay_json_rules *r, relay_grammar *g) {
 
 static relay_expr constant_list(relay_grammar *g, yyjson_val *value) {
     bool is_object = yyjson_is_obj(value);
-    relay_expr x = relay_expr_string(g, is_object ? "{" : "[");
+    relay_expr_list parts = {0};
+    relay_expr_list_add(&parts, relay_expr_string(g, is_object ? "{" : "["));
     size_t i, n;
     yyjson_val *key, *item;
-    if (is_object) {
-        yyjson_obj_foreach(value, i, n, key, item) {
-            if (i > 0) x = relay_expr_then(g, x, relay_expr_string(g, ","));
-            x = relay_expr_then(g, x, relay_json_literal(g, yyjson_get_str(key), yyjson_get_len(key)));
-            x = relay_expr_then(g, x, relay_expr_string(g, ":"));
-            x = relay_expr_then(g, x, relay_json_constant(g, item));
-        }
-    } else {
-        yyjson_arr_foreach(value, i, n, item) {
-            if (i > 0) x = relay_expr_then(g, x, relay_expr_string(g, ","));
-            x = relay_expr_then(g, x, relay_json_constant(g, item));
-        }
+    yyjson_obj_foreach(value, i, n, key, item) {
+        if (i > 0) relay_expr_list_add(&parts, relay_expr_string(g, ","));
+        relay_expr_list_add(&parts, relay_json_literal(g, yyjson_get_str(key), yyjson_get_len(key)));
+        relay_expr_list_add(&parts, relay_expr_string(g, ":"));
+        relay_expr_list_add(&parts, relay_json_constant(g, item));
     }
-    return relay_expr_then(g, x, relay_expr_string(g, is_object ? "}" : "]"));
+    yyjson_arr_foreach(value, i, n, item) {
+        if (i > 0) relay_expr_list_add(&parts, relay_expr_string(g, ","));
+        relay_expr_list_add(&parts, relay_json_constant(g, item));
+    }
+    relay_expr_list_add(&parts, relay_expr_string(g, is_object ? "}" : "]"));
+    return relay_expr_list_seq(&parts, g);
 }
 
 relay_expr relay_json_constant(relay_grammar *g, yyjson_val *value) {

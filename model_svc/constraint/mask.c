@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/status.h"
+#include "model_svc/constraint/pages.h"
 
 enum {
     POOL_WORDS = 1 << 21,  // of kept masks and entries: 8 MiB
@@ -319,11 +320,11 @@ relay_mask_maker *relay_mask_maker_create(relay_pushdown *p, const relay_token_t
     relay_mask_maker *m = relay_calloc(1, sizeof *m);
     m->p = p;
     m->tokens = tokens;
-    m->pool = relay_calloc(POOL_WORDS, sizeof m->pool[0]);
+    m->pool = relay_pages_map(POOL_WORDS * sizeof m->pool[0]);
     m->bits = relay_calloc(tokens->n_words + 1, sizeof m->bits[0]);
-    m->leaving = relay_calloc(MAX_LEAVING, sizeof m->leaving[0]);
-    m->keys = relay_calloc(MAX_LEAVING, sizeof m->keys[0]);
-    m->nodes = relay_calloc(MAX_SUFFIX_NODES, sizeof m->nodes[0]);
+    m->leaving = relay_pages_map(MAX_LEAVING * sizeof m->leaving[0]);
+    m->keys = relay_pages_map(MAX_LEAVING * sizeof m->keys[0]);
+    m->nodes = relay_pages_map(MAX_SUFFIX_NODES * sizeof m->nodes[0]);
     m->ids = relay_calloc(MAX_LEAVING, sizeof m->ids[0]);
     relay_mask_maker_reset(m);
     return m;
@@ -335,11 +336,11 @@ void relay_mask_maker_reset(relay_mask_maker *m) {
 
 void relay_mask_maker_destroy(relay_mask_maker *m) {
     if (m == NULL) return;
-    free(m->pool);
+    relay_pages_unmap(m->pool, POOL_WORDS * sizeof m->pool[0]);
     free(m->bits);
-    free(m->leaving);
-    free(m->keys);
-    free(m->nodes);
+    relay_pages_unmap(m->leaving, MAX_LEAVING * sizeof m->leaving[0]);
+    relay_pages_unmap(m->keys, MAX_LEAVING * sizeof m->keys[0]);
+    relay_pages_unmap(m->nodes, MAX_SUFFIX_NODES * sizeof m->nodes[0]);
     free(m->ids);
     free(m);
 }

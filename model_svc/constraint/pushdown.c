@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "common/status.h"
+#include "model_svc/constraint/pages.h"
 
 enum {
     MAX_CONFIGS = 1 << 16,
     MAX_LISTS = 1 << 17,
-    MAX_PAIRS = 1 << 20,
+    MAX_PAIRS = 1 << 19,
     TABLE_SIZE = 1 << 18, // a power of two, well over MAX_LISTS
     MAX_ITEMS = 512,      // pairs of one configuration
     MAX_CALLS = 4096,     // that one configuration makes
@@ -363,21 +364,25 @@ static void begin_memory(relay_pushdown *p) {
     p->epoch++;
 }
 
+static uint64_t rows_bytes(const relay_automaton *a) {
+    return (uint64_t)MAX_CONFIGS * a->n_classes * sizeof(uint32_t);
+}
+
 relay_pushdown *relay_pushdown_create(const relay_automaton *a, const char *start_after, size_t start_after_len) {
     RELAY_ASSERT(start_after_len < MAX_CONFIGS / 2);
     relay_pushdown *p = relay_calloc(1, sizeof *p);
     struct relay_pushdown_memory *m = relay_calloc(1, sizeof *m);
     p->a = a;
     p->memory = m;
-    p->rows = relay_calloc((uint64_t)MAX_CONFIGS * a->n_classes, sizeof p->rows[0]);
-    p->configs = relay_calloc(MAX_CONFIGS, sizeof p->configs[0]);
+    p->rows = relay_pages_map(rows_bytes(a));
+    p->configs = relay_pages_map(MAX_CONFIGS * sizeof p->configs[0]);
     m->start_after = start_after;
     m->start_after_len = (uint32_t)start_after_len;
     m->failure = relay_calloc(start_after_len + 1, sizeof m->failure[0]);
     make_failure(m);
-    m->lists = relay_calloc(MAX_LISTS, sizeof m->lists[0]);
-    m->pairs = relay_calloc(MAX_PAIRS, sizeof m->pairs[0]);
-    m->table = relay_calloc(TABLE_SIZE, sizeof m->table[0]);
+    m->lists = relay_pages_map(MAX_LISTS * sizeof m->lists[0]);
+    m->pairs = relay_pages_map(MAX_PAIRS * sizeof m->pairs[0]);
+    m->table = relay_pages_map(TABLE_SIZE * sizeof m->table[0]);
     begin_memory(p);
     return p;
 }
@@ -392,11 +397,11 @@ void relay_pushdown_reset(relay_pushdown *p) {
 void relay_pushdown_destroy(relay_pushdown *p) {
     if (p == NULL) return;
     free(p->memory->failure);
-    free(p->memory->lists);
-    free(p->memory->pairs);
-    free(p->memory->table);
+    relay_pages_unmap(p->memory->lists, MAX_LISTS * sizeof p->memory->lists[0]);
+    relay_pages_unmap(p->memory->pairs, MAX_PAIRS * sizeof p->memory->pairs[0]);
+    relay_pages_unmap(p->memory->table, TABLE_SIZE * sizeof p->memory->table[0]);
     free(p->memory);
-    free(p->rows);
-    free(p->configs);
+    relay_pages_unmap(p->rows, rows_bytes(p->a));
+    relay_pages_unmap(p->configs, MAX_CONFIGS * sizeof p->configs[0]);
     free(p);
 }

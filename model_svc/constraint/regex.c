@@ -352,25 +352,24 @@ static bool is_at_end(const reader *r) {
 }
 
 static relay_expr read_sequence(reader *r) {
-    relay_expr parts[64], x = RELAY_EXPR_EMPTY;
-    uint32_t n = 0;
-    while (r->code == RELAY_OK && !is_at_end(r)) {
+    relay_expr_list parts = {0};
+    while (r->code == RELAY_OK && r->g->code == RELAY_OK && !is_at_end(r)) {
         if (r->nesting == 0 && is_at(r, "$") && (r->at + 1 == r->len || r->text[r->at + 1] == '|')) break;
-        if (r->nesting == 0 && is_at(r, ")")) return fail(r, r->at, "a ) without its (");
-        if (n == 64) {
-            x = relay_expr_then(r->g, x, relay_expr_seq(r->g, parts, n));
-            n = 0;
+        if (r->nesting == 0 && is_at(r, ")")) {
+            fail(r, r->at, "a ) without its (");
+        } else {
+            relay_expr_list_add(&parts, read_piece(r));
         }
-        parts[n++] = read_piece(r);
     }
-    return relay_expr_then(r->g, x, relay_expr_seq(r->g, parts, n));
+    return relay_expr_list_seq(&parts, r->g);
 }
 
 static relay_expr read_alternatives(reader *r) {
-    relay_expr x = read_sequence(r);
-    while (r->code == RELAY_OK && take(r, "|"))
-        x = relay_expr_or(r->g, x, read_sequence(r));
-    return x;
+    relay_expr_list ways = {0};
+    do {
+        relay_expr_list_add(&ways, read_sequence(r));
+    } while (r->code == RELAY_OK && r->g->code == RELAY_OK && take(r, "|"));
+    return relay_expr_list_alt(&ways, r->g);
 }
 
 // ---- The pattern
@@ -389,10 +388,11 @@ relay_code relay_regex_read(relay_expr *out, relay_grammar *g, const char *text,
     reader r = {.g = g, .text = text, .len = len, .chars = chars, .field = field, .e = e};
     relay_expr anything = RELAY_EXPR_EMPTY;
     if (is_search) anything = relay_expr_repeat(g, chars(g, NULL, 0, true), 0, RELAY_UNBOUNDED);
-    relay_expr x = read_anchored(&r, anything);
-    while (r.code == RELAY_OK && take(&r, "|"))
-        x = relay_expr_or(g, x, read_anchored(&r, anything));
-    if (r.code == RELAY_OK && r.at < r.len) fail(&r, r.at, "what follows cannot be read");
-    *out = x;
+    relay_expr_list ways = {0};
+    do {
+        relay_expr_list_add(&ways, read_anchored(&r, anything));
+    } while (r.code == RELAY_OK && g->code == RELAY_OK && take(&r, "|"));
+    *out = relay_expr_list_alt(&ways, g);
+    if (r.code == RELAY_OK && g->code == RELAY_OK && r.at < r.len) fail(&r, r.at, "what follows cannot be read");
     return r.code;
 }
