@@ -322,7 +322,7 @@ static relay_code read_t5(reader *r, relay_err *e) {
     if (code != RELAY_OK) return code;
     if (!spec->unk.is_set)
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "key \"tokenizer.ggml.unknown_token_id\" is missing");
-    spec->model.fuse_unk = true;
+    spec->model.fuse_unk = spec->model.is_sentencepiece = true;
     if (remove_spaces) relay_spec_add_normalizer(spec, RELAY_NORMALIZE_EXTRA_WHITESPACE);
     relay_spec_add_space_normalizers(spec, prefix);
     relay_spec_add_space_decoders(spec, prefix, spec->model.byte_fallback);

@@ -255,7 +255,7 @@ static void set_normalizers(model_proto *p) {
 static relay_code set_model(model_proto *p, relay_err *e) {
     relay_tokenizer_spec *spec = p->spec;
     relay_model_spec *m = &spec->model;
-    m->fuse_unk = true;
+    m->fuse_unk = m->is_sentencepiece = true;
     if (p->byte_fallback) {
         relay_code code = relay_spec_find_byte_fallback(spec, "pieces", e);
         if (code == RELAY_OK && !m->byte_fallback)

@@ -93,7 +93,7 @@ void relay_spec_set_byte_bpe(relay_tokenizer_spec *spec, relay_spec_str pattern)
     relay_pretokenizer_spec *split = relay_spec_add_pretokenizer(spec, RELAY_PRETOKENIZE_SPLIT);
     split->pattern = (relay_spec_pattern){.text = pattern, .is_regex = true};
     split->behavior = RELAY_SPLIT_ISOLATED;
-    relay_spec_add_decoder(spec, RELAY_DECODE_FUSE);
+    relay_spec_add_decoder(spec, RELAY_DECODE_BYTE_LEVEL);
 }
 
 void relay_spec_set_wordpiece(relay_tokenizer_spec *spec) {

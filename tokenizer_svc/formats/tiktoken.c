@@ -136,17 +136,18 @@ static bool digest(const char *data, size_t len, char hex[65]) {
     return true;
 }
 
-static relay_code find_encoding(const relay_tiktoken_encoding **out, const char *name, const char *data, size_t len,
-                                uint32_t n_ranks, relay_err *e) {
-    if (name != NULL) {
-        *out = relay_tiktoken_encoding_find(name);
-        if (*out == NULL)
-            return relay_fail(e, RELAY_UNIMPLEMENTED, "the encoding \"%.*s\" is not known; there are %s",
-                              relay_spec_shown(strlen(name)), name, relay_tiktoken_encoding_names());
-        if ((*out)->n_ranks == n_ranks) return RELAY_OK;
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "the file has %u ranks, and \"%s\" has %u", n_ranks, name,
-                          (*out)->n_ranks);
-    }
+static relay_code find_encoding(const relay_tiktoken_encoding **out, const char *name, uint32_t n_ranks, relay_err *e) {
+    *out = relay_tiktoken_encoding_find(name);
+    if (*out == NULL)
+        return relay_fail(e, RELAY_UNIMPLEMENTED, "the encoding \"%.*s\" is not known; there are %s",
+                          relay_spec_shown(strlen(name)), name, relay_tiktoken_encoding_names());
+    if ((*out)->n_ranks == n_ranks) return RELAY_OK;
+    return relay_fail(e, RELAY_INVALID_ARGUMENT, "the file has %u ranks, and \"%s\" has %u", n_ranks, name,
+                      (*out)->n_ranks);
+}
+
+static relay_code recognise_encoding(const relay_tiktoken_encoding **out, const char *data, size_t len,
+                                     uint32_t n_ranks, relay_err *e) {
     char hex[65];
     if (!digest(data, len, hex)) return relay_fail(e, RELAY_INTERNAL, "libcrypto: sha256 failed");
     *out = relay_tiktoken_encoding_recognise(hex, n_ranks);
@@ -208,8 +209,9 @@ relay_code relay_tiktoken_read(relay_tokenizer_spec *spec, const void *data, siz
     if (code != RELAY_OK) return code;
     spec->n_ids = spec->model.n_tokens;
     const relay_tiktoken_encoding *known = NULL;
-    code = find_encoding(&known, encoding, data, len, n_ranks, e);
+    if (encoding != NULL) code = find_encoding(&known, encoding, n_ranks, e);
     if (code == RELAY_OK) code = read_tokens(spec, data, len, e);
+    if (code == RELAY_OK && encoding == NULL) code = recognise_encoding(&known, data, len, n_ranks, e);
     if (code == RELAY_OK) apply_encoding(spec, known);
     return code;
 }

@@ -1,5 +1,6 @@
 // Ranks in base64, of .tiktoken files and of tekken.json: what they become, and broken ones, each refused with what is
 // wrong and where.
+#define _GNU_SOURCE // memmem
 #include "tokenizer_svc/formats/tiktoken.h"
 
 #include <setjmp.h>
@@ -105,33 +106,43 @@ static void an_encoding_is_recognised_or_named(void **state) {
 static void names_of_special_tokens_count_up(void **state) {
     static const struct {
         const char *encoding;
-        uint32_t n_ranks, n_ids, id;
-        const char *name;
+        uint32_t n_ranks, n_ids;
+        struct {
+            uint32_t id;
+            const char *name;
+        } names[3];
     } cases[] = {
-        {"o200k_harmony", 199998, 201088, 200004, "<|reserved_200004|>"},
-        {"o200k_harmony", 199998, 201088, 201087, "<|reserved_201087|>"},
-        {"o200k_harmony", 199998, 201088, 200018, "<|endofprompt|>"},
-        {"llama4", 200000, 202048, 200092, "<|patch|>"},
-        {"llama4", 200000, 202048, 202047, "<|reserved_special_token_913|>"},
-        {"kimi_k2", 163584, 163840, 163589, "<|reserved_token_163589|>"},
-        {"kimi_k2", 163584, 163840, 163601, "<|im_middle|>"},
-        {"qwen", 151643, 151851, 151850, "<|extra_204|>"},
-        {"p50k_edit", 50280, 50284, 50283, "<|fim_suffix|>"},
+        {"o200k_harmony",
+         199998,
+         201088,
+         {{200004, "<|reserved_200004|>"}, {201087, "<|reserved_201087|>"}, {200018, "<|endofprompt|>"}}},
+        {"llama4", 200000, 202048, {{200092, "<|patch|>"}, {202047, "<|reserved_special_token_913|>"}}},
+        {"kimi_k2", 163584, 163840, {{163589, "<|reserved_token_163589|>"}, {163601, "<|im_middle|>"}}},
+        {"qwen", 151643, 151851, {{151850, "<|extra_204|>"}}},
+        {"p50k_edit", 50280, 50284, {{50283, "<|fim_suffix|>"}}},
     };
+    relay_buf b;
+    put_lines(&b, 200000, "\r\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        relay_buf b;
-        put_lines(&b, cases[i].n_ranks, "\r\n");
+        // The first lines of the file, as many as the encoding has ranks.
+        relay_buf part = b;
+        char end[32];
+        snprintf(end, sizeof end, " %u\r\n", cases[i].n_ranks - 1);
+        const char *last = memmem(b.data, b.len, end, strlen(end));
+        assert_non_null(last);
+        part.len = (size_t)(last - b.data) + strlen(end);
         relay_tokenizer_spec s;
         relay_err e;
-        if (read_text(&s, &b, cases[i].encoding, &e) != RELAY_OK) fail_msg("%s", e.message);
+        if (read_text(&s, &part, cases[i].encoding, &e) != RELAY_OK) fail_msg("%s", e.message);
         assert_int_equal(s.n_ids, cases[i].n_ids);
-        assert_text(find_added(&s, cases[i].id)->content, cases[i].name);
-        for (uint32_t k = 0; k < s.n_added; k++)
-            for (uint32_t j = 0; j < k && s.n_added < 300; j++)
+        for (size_t k = 0; k < 3 && cases[i].names[k].name != NULL; k++)
+            assert_text(find_added(&s, cases[i].names[k].id)->content, cases[i].names[k].name);
+        for (uint32_t k = 0; k < s.n_added && s.n_added < 300; k++)
+            for (uint32_t j = 0; j < k; j++)
                 assert_int_not_equal(s.added[j].id, s.added[k].id);
         relay_tokenizer_spec_fini(&s);
-        relay_buf_fini(&b);
     }
+    relay_buf_fini(&b);
 }
 
 static void every_encoding_is_listed(void **state) {
