@@ -36,7 +36,6 @@ static const struct {
     double neutral;
 } unsupported[] = {
     {"expert_count", WHOLE, 0},
-    {"attention.sliding_window", WHOLE, 0},
     {"attention.clamp_kqv", REAL, 0},
     {"attention.max_alibi_bias", REAL, 0},
     {"attention.causal", FLAG, 1},
@@ -206,6 +205,19 @@ static relay_code read_rope(reader *r, relay_hyperparameters *h) {
 }
 
 // The vocabulary's size is that of the embedding matrix; where the file says it in other places too, they must agree.
+// A window as long as the context hides nothing.
+static relay_code read_window(reader *r, relay_hyperparameters *h) {
+    uint64_t window = 0, period = 0;
+    relay_code code = relay_gguf_u64(r->g, make_key(r, "attention.sliding_window"), 0, UINT32_MAX, &window, NULL, r->e);
+    if (code == RELAY_OK) {
+        code =
+            relay_gguf_u64(r->g, make_key(r, "attention.sliding_window_pattern"), 0, MAX_LAYERS, &period, NULL, r->e);
+    }
+    h->window = window < h->context ? (uint32_t)window : 0;
+    h->window_period = (uint32_t)period;
+    return code;
+}
+
 static relay_code read_vocab_size(reader *r, relay_hyperparameters *h) {
     const relay_gguf_tensor *t = relay_gguf_tensor_find(r->g, "token_embd.weight");
     if (t == NULL) return relay_fail(r->e, RELAY_INVALID_ARGUMENT, "tensor \"token_embd.weight\" is missing");
@@ -260,6 +272,7 @@ relay_code relay_hyperparameters_read(relay_hyperparameters *out, const relay_gg
     if (code == RELAY_OK) code = read_heads(&r, &h);
     if (code == RELAY_OK) code = read_epsilon(&r, &h);
     if (code == RELAY_OK) code = read_rope(&r, &h);
+    if (code == RELAY_OK) code = read_window(&r, &h);
     if (code == RELAY_OK) code = read_vocab_size(&r, &h);
     if (code == RELAY_OK) *out = h;
     return code;

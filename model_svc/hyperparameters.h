@@ -32,7 +32,17 @@ typedef struct relay_hyperparameters {
     uint32_t n_rot; // even, at most head_dim
     double rope_base;
     double rope_factor; // 1: unscaled
+    // Sliding window: positions that a row sees, itself included; 0: all. Of each window_period layers the last sees
+    // all all the same; 0: none does.
+    uint32_t window;
+    uint32_t window_period;
 } relay_hyperparameters;
+
+// Of that layer; 0: it sees all positions.
+static inline uint32_t relay_layer_window(const relay_hyperparameters *h, uint32_t layer) {
+    bool sees_all = h->window_period != 0 && layer % h->window_period == h->window_period - 1;
+    return sees_all ? 0 : h->window;
+}
 
 // UNIMPLEMENTED names an architecture, a rope scaling or a feature that Relay does not know; INVALID_ARGUMENT names the
 // key, its value and the range.

@@ -48,37 +48,66 @@ static relay_code create_device(relay_model *m, const relay_kernels *k, const re
 static relay_code assign_groups(relay_model *m, relay_kv_type type, relay_err *e) {
     m->layers = relay_calloc(m->shape.n_layers, sizeof *m->layers);
     for (uint32_t i = 0; i < m->shape.n_layers; i++) {
-        m->layers[i] = (relay_layer_kv){.n_kv_heads = m->shape.n_kv_heads, .head_dim = m->shape.head_dim};
+        m->layers[i] = (relay_layer_kv){
+            .n_kv_heads = m->shape.n_kv_heads,
+            .head_dim = m->shape.head_dim,
+            .window = relay_layer_window(&m->shape, i),
+        };
     }
     return relay_kv_groups_assign(m->layers, m->shape.n_layers, type, m->pools, &m->n_groups, e);
 }
 
-// How many blocks each pool gets, and with that the context that can be served. A position needs a slot in every group,
-// so all groups have the same number of blocks.
+static uint64_t blocks_for(uint64_t n_tokens) {
+    return (n_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
+}
+
+// Blocks of a group that are of any use: what every sequence and one step's chunks see of it. A group with a window
+// gets twice that, so that there is something to find of those that have ended.
+static uint64_t useful_blocks(const relay_kv_pool *p, const relay_model_opts *o, uint32_t context) {
+    if (p->window == 0) return o->max_sequences * blocks_for(context);
+    return 2 * (o->max_sequences * (blocks_for(p->window) + 1) + blocks_for(o->max_rows));
+}
+
+// How many blocks each pool gets, and with that the context that can be served. A position needs a slot in every group
+// that sees all; what groups with a window do not need is for the others.
 static relay_code size_pools(relay_model *m, const relay_kernels *k, const relay_model_opts *o, relay_err *e) {
     uint32_t context = o->max_context ? o->max_context : m->shape.context;
     if (context > m->shape.context) {
         return relay_fail(e, RELAY_OUT_OF_RANGE, "--max-context is %u; the model was trained on %u positions", context,
                           m->shape.context);
     }
-    uint64_t bytes_of_all = 0; // of one block in every group
+    uint64_t bytes = o->kv_bytes ? o->kv_bytes : DEFAULT_KV_BYTES, bytes_of_all = 0; // of one block in every group
     for (uint32_t g = 0; g < m->n_groups; g++) {
         m->pools[g].block_bytes = k->kv_block_bytes(&m->pools[g]);
         bytes_of_all += m->pools[g].block_bytes;
     }
-    uint64_t n = (o->kv_bytes ? o->kv_bytes : DEFAULT_KV_BYTES) / bytes_of_all;
-    if (n == 0) {
+    if (bytes < bytes_of_all) {
         return relay_fail(e, RELAY_OUT_OF_RANGE,
                           "--kv-memory is %" PRIu64 " bytes; one block of %d positions takes %" PRIu64, o->kv_bytes,
                           RELAY_BLOCK_TOKENS, bytes_of_all);
     }
-    uint64_t useful = (uint64_t)o->max_sequences * ((context + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS);
-    if (o->kv_bytes == 0 && n > useful) n = useful;
-    if (n > UINT32_MAX) n = UINT32_MAX;
+    uint64_t even = bytes / bytes_of_all, bytes_of_rest = bytes_of_all;
     for (uint32_t g = 0; g < m->n_groups; g++) {
-        m->pools[g].n_blocks = (uint32_t)n;
+        relay_kv_pool *p = &m->pools[g];
+        uint64_t useful = useful_blocks(p, o, context);
+        if (p->window == 0 || useful >= even) continue;
+        p->n_blocks = (uint32_t)useful;
+        bytes -= useful * p->block_bytes;
+        bytes_of_rest -= p->block_bytes;
     }
-    m->info.max_context = n * RELAY_BLOCK_TOKENS < context ? (uint32_t)n * RELAY_BLOCK_TOKENS : context;
+    m->info.max_context = context;
+    for (uint32_t g = 0; g < m->n_groups; g++) {
+        relay_kv_pool *p = &m->pools[g];
+        if (p->n_blocks == 0) {
+            uint64_t n = bytes / bytes_of_rest, useful = useful_blocks(p, o, context);
+            if (o->kv_bytes == 0 && n > useful) n = useful;
+            p->n_blocks = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
+        }
+        bool holds_any = p->window != 0 && p->n_blocks > blocks_for(p->window);
+        if (!holds_any && (uint64_t)p->n_blocks * RELAY_BLOCK_TOKENS < m->info.max_context) {
+            m->info.max_context = p->n_blocks * RELAY_BLOCK_TOKENS;
+        }
+    }
     return RELAY_OK;
 }
 
