@@ -90,6 +90,10 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
 void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,
                           relay_mono_us now);
 
+// For tests, between steps: takes its blocks from the first answer of the request at place `id`, as if they were
+// needed; nothing where it does not run.
+void relay_scheduler_preempt_request(relay_scheduler *s, uint32_t id);
+
 void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *out);
 // For tests: the first answer of the request at place id < max_sequences; further ones are behind those.
 const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_t id);

@@ -31,6 +31,11 @@ const relay_sequence *relay_scheduler_sequence(const relay_scheduler *s, uint32_
     return &s->sequences[id];
 }
 
+void relay_scheduler_preempt_request(relay_scheduler *s, uint32_t id) {
+    relay_sequence *q = &s->sequences[id];
+    if (q->state == RELAY_SEQUENCE_RUNNING) relay_scheduler_preempt(s, q);
+}
+
 static const char *check_list(const relay_sequence_list *l, relay_sequence_state state) {
     uint32_t n = 0;
     const relay_sequence *prev = NULL;
