@@ -34,7 +34,7 @@ typedef struct stage_state {
 } stage_state;
 
 struct relay_decode_run {
-    const relay_decoder *d;
+    const relay_text_decoder *d;
     const relay_vocab *vocab; // the tokens, where `d` has none
     relay_decode_sink sink;
     void *arg;
@@ -45,7 +45,7 @@ struct relay_decode_run {
 
 // Of those who have a vocabulary and no decoder.
 static relay_decode_stage bytes_stage = {.kind = RELAY_STAGE_BYTES, .is_raw = true};
-static const relay_decoder bytes_decoder = {.stages = &bytes_stage, .n_stages = 1};
+static const relay_text_decoder bytes_decoder = {.stages = &bytes_stage, .n_stages = 1};
 
 static void give_token(relay_decode_run *r, uint32_t k, const char *s, size_t len);
 static void give_text(relay_decode_run *r, uint32_t k, const char *s, size_t len);
@@ -361,7 +361,7 @@ static void push_of_vocab(relay_decode_run *r, uint32_t id) {
 }
 
 void relay_decode_run_push(relay_decode_run *r, uint32_t id) {
-    const relay_decoder *d = r->d;
+    const relay_text_decoder *d = r->d;
     if (d == &bytes_decoder) {
         push_of_vocab(r, id);
         return;
@@ -425,7 +425,7 @@ uint32_t relay_decode_run_held(const relay_decode_run *r) {
     return n;
 }
 
-relay_decode_run *relay_decode_run_create(const relay_decoder *d, const relay_vocab *vocab, relay_decode_sink sink,
+relay_decode_run *relay_decode_run_create(const relay_text_decoder *d, const relay_vocab *vocab, relay_decode_sink sink,
                                           void *arg) {
     relay_decode_run *r = relay_calloc(1, sizeof *r);
     if (d == NULL) d = &bytes_decoder;

@@ -50,7 +50,7 @@ typedef struct relay_decode_token {
     uint32_t flags : 4; // RELAY_TOKEN_IS_*
 } relay_decode_token;
 
-struct relay_decoder {
+struct relay_text_decoder {
     // Each token behind the stages that look at one token alone, which are not in `stages` any more.
     uint32_t n_ids;
     relay_decode_token *rest;  // [n_ids] where it is not the text's first

@@ -207,7 +207,7 @@ static relay_code check_state_size(const stage_list *l, relay_err *e) {
 // ---- The table
 
 typedef struct table_maker {
-    relay_decoder *d;
+    relay_text_decoder *d;
     const relay_decode_stage *pure; // [n_pure] the stages that are applied here
     uint32_t n_pure;
     bool is_raw, is_bytes; // whether pieces are raw bytes; whether BYTES comes next
@@ -263,7 +263,7 @@ static relay_decode_token put_token(table_maker *m, relay_spec_str piece, const 
 }
 
 static void put_tokens(table_maker *m, const relay_tokenizer_spec *spec, bool has_first) {
-    relay_decoder *d = m->d;
+    relay_text_decoder *d = m->d;
     const relay_added_token **added_of = relay_calloc(d->n_ids, sizeof *added_of);
     for (uint32_t i = 0; i < spec->n_added; i++)
         added_of[spec->added[i].id] = &spec->added[i];
@@ -280,7 +280,7 @@ static void put_tokens(table_maker *m, const relay_tokenizer_spec *spec, bool ha
 }
 
 // What stands behind a suffix in one token has to fit a state.
-static relay_code check_rests(const relay_decoder *d, relay_err *e) {
+static relay_code check_rests(const relay_text_decoder *d, relay_err *e) {
     if (d->n_stages == 0 || d->stages[0].kind != RELAY_STAGE_BPE) return RELAY_OK;
     const relay_decode_stage *s = &d->stages[0];
     for (uint32_t id = 0; id < d->n_ids; id++) {
@@ -296,7 +296,7 @@ static relay_code check_rests(const relay_decoder *d, relay_err *e) {
     return RELAY_OK;
 }
 
-static void compute_hash(relay_decoder *d) {
+static void compute_hash(relay_text_decoder *d) {
     XXH3_state_t *h = XXH3_createState();
     RELAY_ASSERT(h != NULL);
     XXH3_64bits_reset(h);
@@ -322,8 +322,8 @@ static void compute_hash(relay_decoder *d) {
 
 // ---- The object
 
-static relay_decoder *create_empty(uint32_t n_ids) {
-    relay_decoder *d = relay_calloc(1, sizeof *d);
+static relay_text_decoder *create_empty(uint32_t n_ids) {
+    relay_text_decoder *d = relay_calloc(1, sizeof *d);
     d->n_ids = n_ids;
     d->rest = relay_calloc(n_ids, sizeof *d->rest);
     d->first = d->rest;
@@ -342,7 +342,7 @@ static relay_code find_n_ids(const relay_tokenizer_spec *spec, uint32_t *n_ids, 
     return RELAY_OK;
 }
 
-relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec *spec, relay_err *e) {
+relay_code relay_text_decoder_create(relay_text_decoder **out, const relay_tokenizer_spec *spec, relay_err *e) {
     *out = NULL;
     stage_list *l = relay_calloc(1, sizeof *l);
     uint32_t n_ids = 0;
@@ -362,7 +362,7 @@ relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec 
         relay_stage_kind kind = l->stages[m.n_pure++].kind;
         has_first |= kind == RELAY_STAGE_METASPACE || kind == RELAY_STAGE_WORDPIECE || kind == RELAY_STAGE_JOIN;
     }
-    relay_decoder *d = m.d;
+    relay_text_decoder *d = m.d;
     d->n_stages = l->n - m.n_pure;
     d->stages = relay_calloc(d->n_stages, sizeof *d->stages);
     if (d->n_stages > 0) memcpy(d->stages, l->stages + m.n_pure, d->n_stages * sizeof *d->stages);
@@ -387,7 +387,7 @@ relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec 
     free(l);
     if (code == RELAY_OK) code = check_rests(d, e);
     if (code != RELAY_OK) {
-        relay_decoder_destroy(d);
+        relay_text_decoder_destroy(d);
         return code;
     }
     compute_hash(d);
@@ -395,7 +395,7 @@ relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec 
     return RELAY_OK;
 }
 
-void relay_decoder_destroy(relay_decoder *d) {
+void relay_text_decoder_destroy(relay_text_decoder *d) {
     if (d == NULL) return;
     if (d->first != d->rest) free(d->first);
     free(d->rest);
@@ -405,10 +405,10 @@ void relay_decoder_destroy(relay_decoder *d) {
     free(d);
 }
 
-bool relay_decoder_is_special(const relay_decoder *d, uint32_t id) {
+bool relay_text_decoder_is_special(const relay_text_decoder *d, uint32_t id) {
     return id < d->n_ids && (d->rest[id].flags & RELAY_TOKEN_IS_SPECIAL) != 0;
 }
 
-uint64_t relay_decoder_hash(const relay_decoder *d) {
+uint64_t relay_text_decoder_hash(const relay_text_decoder *d) {
     return d->hash;
 }

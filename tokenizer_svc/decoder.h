@@ -17,16 +17,17 @@
 #include "common/vocab.h"
 #include "tokenizer_svc/tokenizer_spec.h"
 
-typedef struct relay_decoder relay_decoder;
+typedef struct relay_text_decoder relay_text_decoder;
 
 // What is kept of the spec is copied. UNIMPLEMENTED for what no stream can do, by name: a regular expression, ByteLevel
 // or ByteFallback behind a decoder that makes one token of all; an empty pattern; a state that would be too large.
-relay_code relay_decoder_create(relay_decoder **out, const relay_tokenizer_spec *spec, relay_err *e) RELAY_NODISCARD;
-void relay_decoder_destroy(relay_decoder *d);
+relay_code relay_text_decoder_create(relay_text_decoder **out, const relay_tokenizer_spec *spec,
+                                     relay_err *e) RELAY_NODISCARD;
+void relay_text_decoder_destroy(relay_text_decoder *d);
 // Whether the token is left out where special tokens are: an added token that is special. Any id.
-bool relay_decoder_is_special(const relay_decoder *d, uint32_t id);
+bool relay_text_decoder_is_special(const relay_text_decoder *d, uint32_t id);
 // Of everything that gives a saved state its meaning.
-uint64_t relay_decoder_hash(const relay_decoder *d);
+uint64_t relay_text_decoder_hash(const relay_text_decoder *d);
 
 enum { RELAY_MAX_DECODE_RUN_BYTES = 420 };
 
@@ -37,7 +38,7 @@ typedef void (*relay_decode_sink)(void *arg, const char *text, size_t len);
 
 // `d` and `vocab` are borrowed and outlive the run. Where `d` is NULL each token of `vocab` adds its bytes, as those of
 // byte-level vocabularies do.
-relay_decode_run *relay_decode_run_create(const relay_decoder *d, const relay_vocab *vocab, relay_decode_sink sink,
+relay_decode_run *relay_decode_run_create(const relay_text_decoder *d, const relay_vocab *vocab, relay_decode_sink sink,
                                           void *arg);
 void relay_decode_run_destroy(relay_decode_run *r);
 // An id without a token adds nothing.

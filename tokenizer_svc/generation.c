@@ -158,6 +158,7 @@ static relay_code open_answers(relay_generation *g, const Relay__V1__GenerateReq
         opts.wants_logprobs || (output != NULL && output->has_return_token_ids && output->return_token_ids);
     opts.text = (relay_text_stream_opts){
         .vocab = relay_text_model_vocab(g->model),
+        .decoder = relay_text_model_decoder(g->model),
         .skip_special_tokens = output == NULL || !output->has_skip_special_tokens || output->skip_special_tokens,
         .stop_strings = strings,
         .stop_strings_field = "stop.stop_strings",

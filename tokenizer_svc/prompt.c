@@ -57,6 +57,7 @@ static relay_code echo_ids(relay_prompt *out, const relay_text_model *model, con
                            relay_err *e) {
     relay_text_stream_opts opts = {
         .vocab = relay_text_model_vocab(model),
+        .decoder = relay_text_model_decoder(model),
         .skip_special_tokens = !m->output->has_skip_special_tokens || m->output->skip_special_tokens,
     };
     relay_text_stream *stream;

@@ -285,6 +285,7 @@ relay_code relay_text_detokenize(const relay_text_call *call, const ProtobufCMes
 
     relay_text_stream_opts opts = {
         .vocab = relay_text_model_vocab(model),
+        .decoder = relay_text_model_decoder(model),
         .skip_special_tokens = !m->has_skip_special_tokens || m->skip_special_tokens,
     };
     relay_text_stream *stream = NULL;
@@ -334,6 +335,7 @@ static relay_code open_step_stream(const relay_text_model *model, const Relay__V
     }
     relay_text_stream_opts opts = {
         .vocab = relay_text_model_vocab(model),
+        .decoder = relay_text_model_decoder(model),
         .skip_special_tokens = !o->has_skip_special_tokens || o->skip_special_tokens,
         .stop_strings = stops,
         .n_stop_strings = (uint32_t)o->n_stop_strings,

@@ -8,8 +8,8 @@
 #include "common/gguf.h"
 #include "common/log.h"
 #include "common/utf8.h"
-
-enum { MAX_TEMPLATES = 16 };
+#include "tokenizer_svc/formats/formats.h"
+#include "tokenizer_svc/spec_vocab.h"
 
 typedef struct named_template {
     char *name;                    // "" for the default one
@@ -22,7 +22,8 @@ struct relay_text_model {
     char *name;
     relay_vocab *vocab;
     relay_tokenizer *tokenizer;
-    named_template templates[MAX_TEMPLATES]; // the default one first, where there is one
+    relay_text_decoder *decoder;
+    named_template *templates; // [n_templates]; the default one first, where there is one
     uint32_t n_templates;
     bool has_default;
     // Owned texts of the special tokens, NULL where there is none.
@@ -31,63 +32,49 @@ struct relay_text_model {
 
 // ---- Load
 
-static relay_code load_name(relay_text_model *m, const relay_gguf *g, const char *path, const char *name,
-                            relay_err *e) {
+static void load_name(relay_text_model *m, const relay_tokenizer_spec *spec, const char *path, const char *name) {
     size_t len = strlen(name);
-    if (len == 0) {
-        bool found;
-        relay_code code = relay_gguf_string(g, "general.name", &name, &len, &found, e);
-        if (code != RELAY_OK) return code;
-        if (!found || len == 0) {
-            const char *slash = strrchr(path, '/');
-            name = slash == NULL ? path : slash + 1;
-            len = strlen(name);
-        }
+    if (len == 0 && spec->name.len != 0) {
+        name = spec->name.s;
+        len = spec->name.len;
+    } else if (len == 0) {
+        const char *slash = strrchr(path, '/');
+        name = slash == NULL ? path : slash + 1;
+        len = strlen(name);
     }
     m->name = relay_strndup(name, len);
     relay_utf8_repair(m->name, strlen(m->name));
-    return RELAY_OK;
 }
 
 // What templates write for a special token. Names that are no text cannot stand in one.
-static char *special_text(const relay_vocab *v, uint32_t id) {
-    const relay_token *t = relay_vocab_token(v, id);
+static char *special_text(const relay_text_model *m, relay_special_id special) {
+    if (!special.is_set || special.id >= relay_vocab_size(m->vocab)) return NULL;
+    const relay_token *t = relay_vocab_token(m->vocab, special.id);
     return relay_utf8_is_valid(t->bytes, t->len) ? relay_strndup(t->bytes, t->len) : NULL;
 }
 
-static relay_code load_special_texts(relay_text_model *m, const relay_gguf *g, relay_err *e) {
-    const relay_vocab *v = m->vocab;
-    uint32_t id;
-    if (relay_vocab_bos(v, &id)) m->bos_token = special_text(v, id);
-    if (relay_vocab_unk(v, &id)) m->unk_token = special_text(v, id);
-    if (relay_vocab_pad(v, &id)) m->pad_token = special_text(v, id);
-    // Of all the ids that end an answer templates know the file's own.
-    uint64_t eos;
-    bool found;
-    relay_code code = relay_gguf_u64(g, "tokenizer.ggml.eos_token_id", 0, relay_vocab_size(v) - 1, &eos, &found, e);
-    if (code == RELAY_OK && found) m->eos_token = special_text(v, (uint32_t)eos);
-    return code;
-}
-
-static relay_code load_template(relay_text_model *m, const relay_gguf *g, const char *key, const char *name,
-                                size_t name_len, relay_err *e) {
-    const char *source;
-    size_t len;
-    bool found;
-    relay_code code = relay_gguf_string(g, key, &source, &len, &found, e);
-    if (code != RELAY_OK || !found) return code;
-    named_template *t = &m->templates[m->n_templates++];
-    t->name = relay_strndup(name, name_len);
+static void load_template(named_template *t, const relay_named_template *from) {
+    bool is_default = from->name.len == strlen("default") && memcmp(from->name.s, "default", from->name.len) == 0;
+    t->name = is_default ? relay_strndup("", 0) : relay_strndup(from->name.s, from->name.len);
     relay_err compile_error;
-    if (relay_chat_template_compile(&t->compiled, source, len, &compile_error) != RELAY_OK) {
-        snprintf(t->error, sizeof t->error, "%s", compile_error.message);
-        RELAY_LOG(RELAY_LOG_WARN, "chat template does not compile", "key=%s error=%s", key, t->error);
-    }
-    return RELAY_OK;
+    if (relay_chat_template_compile(&t->compiled, from->source.s, from->source.len, &compile_error) == RELAY_OK) return;
+    snprintf(t->error, sizeof t->error, "%s", compile_error.message);
+    RELAY_LOG(RELAY_LOG_WARN, "chat template does not compile", "template=%.*s error=%s", (int)from->name.len,
+              from->name.s, t->error);
 }
 
-// Behind everything else of the model.
-static void find_turn_ends(relay_text_model *m) {
+// The default one first. Behind everything else of the model.
+static void load_templates(relay_text_model *m, const relay_tokenizer_spec *spec) {
+    m->templates = relay_calloc(spec->n_templates == 0 ? 1 : spec->n_templates, sizeof *m->templates);
+    for (uint32_t i = 0; i < spec->n_templates; i++) {
+        load_template(&m->templates[i], &spec->templates[i]);
+        if (m->templates[i].name[0] != '\0' || i == 0) continue;
+        named_template first = m->templates[i];
+        memmove(m->templates + 1, m->templates, i * sizeof first);
+        m->templates[0] = first;
+    }
+    m->n_templates = spec->n_templates;
+    m->has_default = m->n_templates != 0 && m->templates[0].name[0] == '\0';
     relay_chat_tokens tokens = relay_text_model_chat_tokens(m);
     for (uint32_t i = 0; i < m->n_templates; i++) {
         named_template *t = &m->templates[i];
@@ -96,50 +83,40 @@ static void find_turn_ends(relay_text_model *m) {
     }
 }
 
-static relay_code load_templates(relay_text_model *m, const relay_gguf *g, relay_err *e) {
-    relay_code code = load_template(m, g, "tokenizer.chat_template", "", 0, e);
-    if (code != RELAY_OK) return code;
-    m->has_default = m->n_templates != 0;
-    uint64_t n;
-    bool found;
-    code = relay_gguf_string_array(g, "tokenizer.chat_templates", &n, &found, e);
-    if (code != RELAY_OK) return code;
-    for (uint64_t i = 0; found && i < n; i++) {
-        const char *name;
-        size_t len;
-        relay_gguf_string_at(g, "tokenizer.chat_templates", i, &name, &len);
-        char key[256];
-        if (m->n_templates == MAX_TEMPLATES || len > 128 || !relay_utf8_is_valid(name, len)) {
-            return relay_fail(
-                e, RELAY_INVALID_ARGUMENT,
-                "tokenizer.chat_templates[%llu]: at most %d templates are read, with names of at most 128 "
-                "bytes of UTF-8",
-                (unsigned long long)i, MAX_TEMPLATES);
-        }
-        snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)len, name);
-        code = load_template(m, g, key, name, len, e);
-        if (code != RELAY_OK) return code;
+static relay_code load_tokenizer(relay_text_model *m, const char *path, const relay_tokenizer_spec *spec,
+                                 relay_err *e) {
+    if (strcmp(spec->format, "GGUF") != 0) {
+        return relay_fail(e, RELAY_UNIMPLEMENTED, "%s: a %s file; only GGUF files can be tokenized with", path,
+                          spec->format);
     }
-    return RELAY_OK;
+    relay_gguf *g;
+    relay_code code = relay_gguf_open(&g, path, e);
+    if (code != RELAY_OK) return code;
+    code = relay_tokenizer_load_gguf(&m->tokenizer, g, m->vocab, e);
+    relay_gguf_close(g);
+    return code;
 }
 
 relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name, relay_err *e) {
     *out = NULL;
-    relay_gguf *g = NULL;
+    relay_tokenizer_spec spec = {0};
     relay_text_model *m = relay_calloc(1, sizeof *m);
-    relay_code code = relay_gguf_open(&g, path, e);
-    if (code == RELAY_OK) code = load_name(m, g, path, name, e);
-    if (code == RELAY_OK) code = relay_vocab_load_gguf(&m->vocab, g, e);
-    if (code == RELAY_OK) code = relay_tokenizer_load_gguf(&m->tokenizer, g, m->vocab, e);
-    if (code == RELAY_OK) code = load_special_texts(m, g, e);
-    if (code == RELAY_OK) code = load_templates(m, g, e);
-    relay_gguf_close(g);
+    relay_code code = relay_tokenizer_spec_read(&spec, path, e);
+    if (code == RELAY_OK) code = relay_vocab_create_from_spec(&m->vocab, &spec, e);
+    if (code == RELAY_OK) code = load_tokenizer(m, path, &spec, e);
+    if (code == RELAY_OK) code = relay_text_decoder_create(&m->decoder, &spec, e);
     if (code == RELAY_OK) {
-        find_turn_ends(m);
+        load_name(m, &spec, path, name);
+        m->bos_token = special_text(m, spec.bos);
+        m->eos_token = special_text(m, spec.eos);
+        m->unk_token = special_text(m, spec.unk);
+        m->pad_token = special_text(m, spec.pad);
+        load_templates(m, &spec);
         *out = m;
     } else {
         relay_text_model_destroy(m);
     }
+    relay_tokenizer_spec_fini(&spec);
     return code;
 }
 
@@ -150,6 +127,8 @@ void relay_text_model_destroy(relay_text_model *m) {
         relay_chat_template_destroy(m->templates[i].compiled);
         relay_turn_end_fini(&m->templates[i].turn_end);
     }
+    free(m->templates);
+    relay_text_decoder_destroy(m->decoder);
     relay_tokenizer_destroy(m->tokenizer);
     relay_vocab_destroy(m->vocab);
     free(m->name);
@@ -172,6 +151,10 @@ const relay_vocab *relay_text_model_vocab(const relay_text_model *m) {
 
 const relay_tokenizer *relay_text_model_tokenizer(const relay_text_model *m) {
     return m->tokenizer;
+}
+
+const relay_text_decoder *relay_text_model_decoder(const relay_text_model *m) {
+    return m->decoder;
 }
 
 bool relay_text_model_has_chat_template(const relay_text_model *m) {

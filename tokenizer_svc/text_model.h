@@ -12,13 +12,14 @@
 #include "common/vocab.h"
 #include "relay/v1/chat.pb-c.h"
 #include "tokenizer_svc/chat_template.h"
+#include "tokenizer_svc/decoder.h"
 #include "tokenizer_svc/tokenizer.h"
 #include "tokenizer_svc/turn_end.h"
 
 typedef struct relay_text_model relay_text_model;
 
-// From a GGUF file. `name` is what clients call it, "" for the file's general.name. A chat template that does not
-// compile is no error here: whoever asks for it is told.
+// From a file or folder of any format (formats/formats.h). `name` is what clients call it, "" for what the file says,
+// or its own name. A chat template that does not compile is no error here: whoever asks for it is told.
 relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name,
                                  relay_err *e) RELAY_NODISCARD;
 void relay_text_model_destroy(relay_text_model *m);
@@ -26,6 +27,7 @@ void relay_text_model_destroy(relay_text_model *m);
 const char *relay_text_model_name(const relay_text_model *m);
 const relay_vocab *relay_text_model_vocab(const relay_text_model *m);
 const relay_tokenizer *relay_text_model_tokenizer(const relay_text_model *m);
+const relay_text_decoder *relay_text_model_decoder(const relay_text_model *m);
 bool relay_text_model_has_chat_template(const relay_text_model *m);
 // Names of the templates beside the default one.
 uint32_t relay_text_model_template_count(const relay_text_model *m);

@@ -18,7 +18,7 @@
 
 struct relay_text_stream {
     const relay_vocab *vocab;
-    const relay_decoder *decoder; // may be NULL
+    const relay_text_decoder *decoder; // may be NULL
     relay_stop_matcher *stops;
     bool skip_special_tokens, include_stop_string;
     uint64_t options_hash;
@@ -83,7 +83,7 @@ static void release_held(relay_text_stream *s) {
 // ---- Tokens
 
 static bool is_special(const relay_text_stream *s, uint32_t id) {
-    if (s->decoder != NULL) return relay_decoder_is_special(s->decoder, id);
+    if (s->decoder != NULL) return relay_text_decoder_is_special(s->decoder, id);
     relay_token_kind kind = relay_vocab_token(s->vocab, id)->kind;
     return kind == RELAY_TOKEN_CONTROL || kind == RELAY_TOKEN_UNKNOWN;
 }
@@ -149,7 +149,7 @@ static void follow_prompt(relay_text_stream *s, const uint32_t *ids, uint32_t n)
 static uint64_t hash_options(const relay_text_stream_opts *o) {
     uint8_t flags[2] = {o->skip_special_tokens, o->include_stop_string};
     uint64_t h = XXH3_64bits_withSeed(flags, sizeof flags, o->n_stop_strings);
-    uint64_t decoder = o->decoder == NULL ? 0 : relay_decoder_hash(o->decoder);
+    uint64_t decoder = o->decoder == NULL ? 0 : relay_text_decoder_hash(o->decoder);
     h = XXH3_64bits_withSeed(&decoder, sizeof decoder, h);
     for (uint32_t i = 0; i < o->n_stop_strings; i++) {
         h = XXH3_64bits_withSeed(&h, sizeof h, o->stop_strings[i].len);

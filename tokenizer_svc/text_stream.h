@@ -24,7 +24,7 @@ typedef struct relay_text_stream relay_text_stream;
 
 typedef struct relay_text_stream_opts {
     const relay_vocab *vocab;              // borrowed, outlives the stream
-    const relay_decoder *decoder;          // borrowed as well; NULL: each token of `vocab` adds its bytes
+    const relay_text_decoder *decoder;     // borrowed as well; NULL: each token of `vocab` adds its bytes
     bool skip_special_tokens;              // CONTROL tokens add no text (a stop string equal to one's name still stops)
     const relay_stop_string *stop_strings; // copied
     uint32_t n_stop_strings;               // at most RELAY_MAX_STOP_STRINGS

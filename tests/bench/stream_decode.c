@@ -40,10 +40,10 @@ int main(int argc, char **argv) {
     relay_err e = {0};
     relay_tokenizer_spec spec = {0};
     relay_vocab *vocab = NULL;
-    relay_decoder *decoder = NULL;
+    relay_text_decoder *decoder = NULL;
     relay_code code = relay_tokenizer_spec_read(&spec, argv[1], &e);
     if (code == RELAY_OK) code = relay_vocab_create_from_spec(&vocab, &spec, &e);
-    if (code == RELAY_OK) code = relay_decoder_create(&decoder, &spec, &e);
+    if (code == RELAY_OK) code = relay_text_decoder_create(&decoder, &spec, &e);
     if (code != RELAY_OK) {
         fprintf(stderr, "%s\n", e.message);
         return 1;
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     opts.n_stop_strings = 2;
     printf("two stop strings: %.1f million tokens/s\n", tokens_per_second(&opts, ids, seconds) / 1e6);
     free(ids);
-    relay_decoder_destroy(decoder);
+    relay_text_decoder_destroy(decoder);
     relay_vocab_destroy(vocab);
     relay_tokenizer_spec_fini(&spec);
     return 0;

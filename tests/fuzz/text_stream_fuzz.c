@@ -44,7 +44,7 @@ static const relay_decoder_spec rows[N_ROWS][MAX_ROW] = {
 
 typedef struct decoded_vocab {
     relay_vocab *vocab;
-    relay_decoder *decoder;
+    relay_text_decoder *decoder;
 } decoded_vocab;
 
 static decoded_vocab shared_decoder(uint32_t row) {
@@ -65,7 +65,7 @@ static decoded_vocab shared_decoder(uint32_t row) {
     while (spec.n_decoders < MAX_ROW && (spec.n_decoders == 0 || decoders[spec.n_decoders].kind != 0))
         spec.n_decoders++;
     RELAY_ASSERT(relay_vocab_create_from_spec(&d->vocab, &spec, NULL) == RELAY_OK);
-    RELAY_ASSERT(relay_decoder_create(&d->decoder, &spec, NULL) == RELAY_OK);
+    RELAY_ASSERT(relay_text_decoder_create(&d->decoder, &spec, NULL) == RELAY_OK);
     return *d;
 }
 

@@ -25,7 +25,7 @@ typedef struct world {
     relay_decoder_spec decoders[MAX_DECODERS];
     relay_tokenizer_spec spec;
     relay_vocab *vocab;
-    relay_decoder *decoder;
+    relay_text_decoder *decoder;
 } world;
 
 static relay_spec_str unhex(world *w, const char *hex) {
@@ -91,7 +91,7 @@ static relay_decoder_spec read_decoder(world *w, char *line) {
 
 static void end_decoder(world *w) {
     relay_vocab_destroy(w->vocab);
-    relay_decoder_destroy(w->decoder);
+    relay_text_decoder_destroy(w->decoder);
     w->vocab = NULL;
     w->decoder = NULL;
 }
@@ -111,7 +111,7 @@ static void make_decoder(world *w, bool clean_up) {
     }
     relay_err e = {0};
     if (relay_vocab_create_from_spec(&w->vocab, &w->spec, &e) != RELAY_OK) RELAY_ASSERT(!"vocabulary");
-    if (relay_decoder_create(&w->decoder, &w->spec, &e) != RELAY_OK) printf("refused %s\n", e.message);
+    if (relay_text_decoder_create(&w->decoder, &w->spec, &e) != RELAY_OK) printf("refused %s\n", e.message);
     free(line);
 }
 

@@ -36,7 +36,7 @@ typedef struct world {
     relay_decoder_spec decoders[8];
     relay_tokenizer_spec spec;
     relay_vocab *vocab;
-    relay_decoder *decoder;
+    relay_text_decoder *decoder;
     relay_text_stream_opts opts;
 } world;
 
@@ -58,13 +58,13 @@ static world *make(const relay_decoder_spec *const *decoders) {
     world *w = prepare(decoders);
     relay_err e = {0};
     if (relay_vocab_create_from_spec(&w->vocab, &w->spec, &e) != RELAY_OK) fail_msg("%s", e.message);
-    if (relay_decoder_create(&w->decoder, &w->spec, &e) != RELAY_OK) fail_msg("%s", e.message);
+    if (relay_text_decoder_create(&w->decoder, &w->spec, &e) != RELAY_OK) fail_msg("%s", e.message);
     w->opts = (relay_text_stream_opts){.vocab = w->vocab, .decoder = w->decoder, .skip_special_tokens = true};
     return w;
 }
 
 static void destroy(world *w) {
-    relay_decoder_destroy(w->decoder);
+    relay_text_decoder_destroy(w->decoder);
     relay_vocab_destroy(w->vocab);
     free(w);
 }
@@ -166,7 +166,7 @@ static void clean_up_holds_what_may_lose_its_space(void **state) {
     w->spec.clean_up_tokenization_spaces = true;
     relay_err e = {0};
     assert_int_equal(relay_vocab_create_from_spec(&w->vocab, &w->spec, &e), RELAY_OK);
-    assert_int_equal(relay_decoder_create(&w->decoder, &w->spec, &e), RELAY_OK);
+    assert_int_equal(relay_text_decoder_create(&w->decoder, &w->spec, &e), RELAY_OK);
     w->opts = (relay_text_stream_opts){.vocab = w->vocab, .decoder = w->decoder};
     assert_text(w, "end||.| the||n't|| ", END, SPACE, DOT, THE, SPACE, NOT, SPACE);
     destroy(w);
@@ -216,7 +216,7 @@ static void an_answer_goes_on_where_its_prompt_ended(void **state) {
 static void assert_refused(const relay_decoder_spec *const *decoders, relay_code code, const char *says) {
     world *w = prepare(decoders);
     relay_err e = {0};
-    assert_int_equal(relay_decoder_create(&w->decoder, &w->spec, &e), code);
+    assert_int_equal(relay_text_decoder_create(&w->decoder, &w->spec, &e), code);
     if (strstr(e.message, says) == NULL) fail_msg("expected \"%s\", got \"%s\"", says, e.message);
     assert_null(w->decoder);
     destroy(w);
@@ -251,10 +251,10 @@ static void what_no_stream_can_do_is_refused_by_name(void **state) {
     memset(longest + 5, 'b', 140);
     w->tokens[END].piece = (relay_spec_str){longest, 145};
     relay_err e = {0};
-    assert_int_equal(relay_decoder_create(&w->decoder, &w->spec, &e), RELAY_UNIMPLEMENTED);
+    assert_int_equal(relay_text_decoder_create(&w->decoder, &w->spec, &e), RELAY_UNIMPLEMENTED);
     assert_non_null(strstr(e.message, "token 2 has 144 bytes from its suffix on"));
     w->added[0].id = UINT32_MAX;
-    assert_int_equal(relay_decoder_create(&w->decoder, &w->spec, &e), RELAY_INVALID_ARGUMENT);
+    assert_int_equal(relay_text_decoder_create(&w->decoder, &w->spec, &e), RELAY_INVALID_ARGUMENT);
     assert_non_null(strstr(e.message, "id 4294967295"));
     destroy(w);
 }
