@@ -8,6 +8,7 @@
 
 static const relay_command benches[] = {
     {"tokenize", "a server's latencies at a rate of calls", relay_bench_tokenize},
+    {"tokenizer", "a tokenizer's speed in this process", relay_bench_tokenizer},
 };
 
 enum { N_BENCHES = sizeof benches / sizeof benches[0] };

@@ -3,5 +3,6 @@
 #define RELAY_CLI_BENCH_H
 
 int relay_bench_tokenize(int argc, char **argv);
+int relay_bench_tokenizer(int argc, char **argv);
 
 #endif

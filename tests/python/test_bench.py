@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import RELAY, run
+from conftest import RELAY, SMOLLM2, run
 
 
 def test_bench_names_its_benchmarks():
@@ -30,3 +30,24 @@ def test_bench_tokenize_tells_failures(services):
     done = run(RELAY, "bench", "tokenize", "--server", services[1].address, "--rate", "5", "--seconds", "1", "--bytes", "5MiB", "--json", check=False)
     assert done.returncode == 2 and json.loads(done.stdout)["failed"] == 5 and "text has" in done.stderr
     assert run(RELAY, "bench", "tokenize", "--server", "127.0.0.1:1", "--seconds", "1", check=False).returncode == 3
+
+
+def test_bench_tokenizer_tells_cold_and_warm_speed(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("It was a bright cold day in April, and the clocks were striking thirteen. \U0001f600 \u4e2d\u6587\n" * 200)
+    flags = ["bench", "tokenizer", "--tokenizer", SMOLLM2, "--text", text, "--document-bytes", "1000", "--rounds", "2"]
+    figures = json.loads(run(RELAY, *flags, "--json").stdout)
+    assert figures["cold_megabytes_per_second"] > 0 and figures["warm_megabytes_per_second"] > 0
+    assert figures["bytes"] == text.stat().st_size and 0 < figures["tokens"] < figures["bytes"]
+    assert "cold" in run(RELAY, *flags).stdout
+
+
+def test_bench_tokenizer_says_what_is_wrong(tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    invalid = tmp_path / "invalid"
+    invalid.write_bytes(b"a\xff")
+    for flags, why in (([], "are needed"), (["--tokenizer", SMOLLM2, "--text", empty], "empty"), (["--tokenizer", empty, "--text", empty], ""),
+                       (["--tokenizer", SMOLLM2, "--text", tmp_path / "none"], "none"), (["--tokenizer", SMOLLM2, "--text", invalid], "UTF-8")):
+        done = run(RELAY, "bench", "tokenizer", *flags, check=False)
+        assert done.returncode == 2 and why in done.stderr and done.stdout == "", flags
