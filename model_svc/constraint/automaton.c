@@ -166,6 +166,76 @@ static void trim(relay_automaton *a, relay_grammar *g) {
     free(is_live);
 }
 
+// ---- Which states are alike
+
+static bool is_alike(const relay_automaton *a, const uint32_t *classes, uint32_t s, uint32_t t) {
+    const relay_automaton_state *x = &a->states[s], *y = &a->states[t];
+    if (x->is_final != y->is_final || x->n_calls != y->n_calls) return false;
+    const uint32_t *row_x = a->rows + (uint64_t)s * a->n_classes, *row_y = a->rows + (uint64_t)t * a->n_classes;
+    for (uint32_t c = 0; c < a->n_classes; c++) {
+        if (classes[row_x[c]] != classes[row_y[c]]) return false;
+    }
+    for (uint32_t i = 0; i < x->n_calls; i++) {
+        const relay_call_edge *e = &a->calls[x->first_call + i], *f = &a->calls[y->first_call + i];
+        if (e->rule != f->rule || classes[e->to] != classes[f->to]) return false;
+    }
+    return true;
+}
+
+static uint32_t hash_state(const relay_automaton *a, const uint32_t *classes, uint32_t s) {
+    const uint32_t *row = a->rows + (uint64_t)s * a->n_classes;
+    uint64_t h = a->states[s].is_final;
+    for (uint32_t c = 0; c < a->n_classes; c++)
+        h = (h ^ classes[row[c]]) * 0xFF51AFD7ED558CCDull, h ^= h >> 32;
+    return (uint32_t)h;
+}
+
+// One byte further: states are alike that were, and lead with each byte to states that were. How many there are.
+static uint32_t refine(const relay_automaton *a, const uint32_t *from, uint32_t *to, uint32_t *table, uint32_t mask) {
+    uint32_t n = 0;
+    memset(table, 0, (mask + 1ull) * sizeof table[0]);
+    for (uint32_t s = RELAY_FIRST_STATE; s < a->n_states; s++) {
+        uint32_t at = hash_state(a, from, s) & mask;
+        while (table[at] != 0 && !is_alike(a, from, table[at], s))
+            at = (at + 1) & mask;
+        if (table[at] == 0) {
+            table[at] = s;
+            n++;
+        }
+        to[s] = table[at];
+    }
+    return n;
+}
+
+// Moore's partition refinement (1956), ended after `horizon` rounds: what differs later no token tells apart. A call
+// reads at least one byte, because what reads none goes past it. Where that is too much work all stay different.
+static void find_alike(relay_automaton *a, relay_grammar *g, uint32_t horizon) {
+    uint32_t mask = 1;
+    while (mask < 2 * a->n_states)
+        mask = 2 * mask + 1;
+    uint32_t *table = relay_calloc(mask + 1ull, sizeof table[0]);
+    uint32_t *now = relay_calloc(a->n_states, sizeof now[0]), *next = relay_calloc(a->n_states, sizeof next[0]);
+    for (uint32_t s = RELAY_FIRST_STATE; s < a->n_states; s++)
+        now[s] = RELAY_FIRST_STATE;
+    uint64_t round_work = (uint64_t)a->n_states * a->n_classes / 4 + a->n_calls;
+    uint32_t n_before = 1, round = 0;
+    bool is_paid = true;
+    for (; round < horizon && is_paid; round++) {
+        is_paid = g->work > round_work && relay_grammar_spend(g, round_work);
+        uint32_t n = refine(a, now, next, table, mask);
+        uint32_t *last = now;
+        now = next;
+        next = last;
+        if (n == n_before) break;
+        n_before = n;
+    }
+    for (uint32_t s = 0; s < a->n_states; s++)
+        a->alike[s] = is_paid && s >= RELAY_FIRST_STATE ? now[s] : s;
+    free(table);
+    free(now);
+    free(next);
+}
+
 // ---- Which rules begin with which
 
 typedef struct visit {
@@ -207,7 +277,8 @@ static uint32_t order_rules(relay_automaton *a) {
     return culprit;
 }
 
-relay_code relay_automaton_compile(relay_automaton *a, relay_grammar *g, const char *field, relay_err *e) {
+relay_code relay_automaton_compile(relay_automaton *a, relay_grammar *g, uint32_t horizon, const char *field,
+                                   relay_err *e) {
     *a = (relay_automaton){0};
     relay_code code = relay_grammar_check(g, field, e);
     if (code != RELAY_OK) return code;
@@ -227,6 +298,8 @@ relay_code relay_automaton_compile(relay_automaton *a, relay_grammar *g, const c
                           "repeat",
                           field, g->rules[culprit].name);
     }
+    a->alike = relay_calloc(a->n_states, sizeof a->alike[0]);
+    if (code == RELAY_OK) find_alike(a, g, horizon);
 done:
     if (code != RELAY_OK) relay_automaton_fini(a);
     return code;
@@ -238,5 +311,6 @@ void relay_automaton_fini(relay_automaton *a) {
     free(a->calls);
     free(a->starts);
     free(a->order);
+    free(a->alike);
     *a = (relay_automaton){0};
 }

@@ -40,13 +40,14 @@ typedef struct relay_automaton {
     relay_automaton_state *states;
     relay_call_edge *calls;
     uint32_t *starts; // [n_rules]; RELAY_STATE_DEAD of a rule that matches nothing
+    uint32_t *alike;  // [n_states]: the first state that reads the same texts of up to `horizon` bytes the same way
     uint32_t *order;  // [n_rules]: a rule comes before those it may call before it has read a byte
     uint32_t root;
 } relay_automaton;
 
 // INVALID_ARGUMENT naming `field`: past the limits of `g`, a rule that calls itself before it reads a byte (left
-// recursion), nothing that would match. `g` is only read but for its work.
-relay_code relay_automaton_compile(relay_automaton *out, relay_grammar *g, const char *field,
+// recursion), nothing that would match. `g` is only read but for its work. `horizon`: the longest token's bytes.
+relay_code relay_automaton_compile(relay_automaton *out, relay_grammar *g, uint32_t horizon, const char *field,
                                    relay_err *e) RELAY_NODISCARD;
 void relay_automaton_fini(relay_automaton *a);
 

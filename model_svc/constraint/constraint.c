@@ -13,7 +13,7 @@
 
 enum {
     COMPILE_WORK = 1 << 26, // units of the grammar; about half a second
-    WARM_STATES = 16,       // whose masks are made at once; some 20 ms at 150,000 tokens
+    WARM_VISITS = 1 << 26,  // of the vocabulary's trie, for masks that are made at once; about half a second too
 };
 
 struct relay_constraint {
@@ -115,7 +115,7 @@ relay_code relay_constraint_compile(relay_constraint **out, const relay_constrai
     relay_grammar_init(&g, COMPILE_WORK);
     code = read_spec(&g, spec, field, e);
     if (code == RELAY_OK) add_start_after(&g, spec->start_after);
-    if (code == RELAY_OK) code = relay_automaton_compile(&c->automaton, &g, field, e);
+    if (code == RELAY_OK) code = relay_automaton_compile(&c->automaton, &g, tokens->text.max_depth, field, e);
     relay_grammar_fini(&g);
     if (code != RELAY_OK) {
         free(c);
@@ -124,7 +124,7 @@ relay_code relay_constraint_compile(relay_constraint **out, const relay_constrai
     c->start_after = relay_strndup(spec->start_after.bytes, spec->start_after.len);
     c->pushdown = relay_pushdown_create(&c->automaton, c->start_after, spec->start_after.len);
     c->masks = relay_mask_maker_create(c->pushdown, tokens);
-    relay_mask_warm(c->masks, WARM_STATES);
+    relay_mask_warm(c->masks, WARM_VISITS);
     if (c->pushdown->is_full) relay_constraint_reset(c);
     *out = c;
     return RELAY_OK;

@@ -292,12 +292,13 @@ void relay_mask_fill(relay_mask_maker *m, uint32_t config, uint32_t *bits) {
     c->mask = (uint32_t)(kept - m->pool);
 }
 
-void relay_mask_warm(relay_mask_maker *m, uint32_t max_states) {
+void relay_mask_warm(relay_mask_maker *m, uint64_t max_visits) {
     const relay_automaton *a = m->p->a;
-    uint32_t sizes[256] = {0}, n = 0;
+    uint32_t sizes[256] = {0};
     for (uint32_t b = 0; b < 256; b++)
         sizes[a->classes[b]]++;
-    for (uint32_t s = RELAY_FIRST_STATE; s < a->n_states && n < max_states; s++) {
+    for (uint32_t s = RELAY_FIRST_STATE; s < a->n_states && m->visits < max_visits; s++) {
+        if (a->alike[s] != s) continue;
         uint32_t n_bytes = 0;
         for (uint32_t c = 0; c < a->n_classes; c++) {
             if (a->rows[(size_t)s * a->n_classes + c] != RELAY_STATE_DEAD) n_bytes += sizes[c];
@@ -306,7 +307,6 @@ void relay_mask_warm(relay_mask_maker *m, uint32_t max_states) {
         uint32_t local = relay_pushdown_local_state(m->p, s);
         if (local != RELAY_CONFIG_DEAD) get_entry(m, local);
         if (m->p->is_full) return;
-        n++;
     }
 }
 

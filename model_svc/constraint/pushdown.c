@@ -334,7 +334,7 @@ uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config) {
             k++;
         if (k == MAX_OPEN) return c->local = RELAY_CONFIG_DEAD;
         if (k == n_frames) frames[n_frames++] = pair.frame;
-        add_item(p, (relay_pair){.state = pair.state, .frame = m->open[k]});
+        add_item(p, (relay_pair){.state = p->a->alike[pair.state], .frame = m->open[k]});
     }
     m->n_items = sort_pairs(m->items, m->n_items);
     uint32_t local = config_of_items(p);
@@ -344,7 +344,7 @@ uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config) {
 
 uint32_t relay_pushdown_local_state(relay_pushdown *p, uint32_t state) {
     begin_items(p);
-    add_item(p, (relay_pair){.state = state, .frame = p->memory->open[0]});
+    add_item(p, (relay_pair){.state = p->a->alike[state], .frame = p->memory->open[0]});
     return config_of_items(p);
 }
 

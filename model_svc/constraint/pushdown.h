@@ -67,8 +67,9 @@ static inline uint32_t relay_pushdown_step(relay_pushdown *p, uint32_t config, u
     uint32_t to = p->rows[(size_t)config * p->a->n_classes + p->a->classes[byte]];
     return to != RELAY_CONFIG_UNKNOWN ? to : relay_pushdown_step_slow(p, config, byte);
 }
-// The same states with frames of which nothing is known: what many configurations have in common. DEAD where there are
-// too many frames for that. Where a text leads from it is where it leads from `config`, until it is_leaking.
+// States that are alike for the length of a token, with frames of which nothing is known: what many configurations have
+// in common. DEAD where there are too many frames for that. Whether a token can be read from it is whether it can from
+// `config`, until it is_leaking.
 uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config);
 // The local configuration of a state of a rule, whoever called it.
 uint32_t relay_pushdown_local_state(relay_pushdown *p, uint32_t state);
