@@ -47,11 +47,11 @@ static void read_end(relay_turn_end *out, const char *text, size_t len, const re
     relay_encoding_fini(&enc);
 }
 
-void relay_turn_end_find(relay_turn_end *out, const relay_chat_template *t, const relay_chat_tokens *tokens,
-                         const relay_tokenizer *tokenizer, const relay_vocab *vocab, const relay_render_watch *watch) {
-    *out = (relay_turn_end){0};
+// The first n turns; the answer has an id, so that its place in the text is told.
+static bool render(relay_rendered *out, const relay_chat_template *t, const relay_chat_tokens *tokens, size_t n,
+                   const relay_render_watch *watch) {
     Relay__V1__ChatMessage messages[3], *list[3];
-    uint32_t any_id = 0; // marks the answer: its place in the text is told
+    uint32_t any_id = 0;
     for (size_t i = 0; i < 3; i++) {
         relay__v1__chat_message__init(&messages[i]);
         RELAY_SET(&messages[i], role, relay_message_text(turns[i][0]));
@@ -61,16 +61,42 @@ void relay_turn_end_find(relay_turn_end *out, const relay_chat_template *t, cons
     messages[1].n_token_ids = 1;
     messages[1].token_ids = &any_id;
     Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
-    chat.n_messages = 3;
+    chat.n_messages = n;
     chat.messages = list;
-    RELAY_SET(&chat, add_generation_prompt, false);
+    RELAY_SET(&chat, add_generation_prompt, n == 1);
     RELAY_SET(&chat, now_unix_seconds, 0);
-    relay_rendered r;
+    return relay_chat_template_render(t, &chat, tokens, watch, out, NULL) == RELAY_OK;
+}
+
+// Whether the generation prompt leaves control tokens before the content to the model.
+static bool opens_content(const relay_rendered *r, const relay_rendered *prompt, const relay_tokenizer *tokenizer,
+                          const relay_vocab *vocab) {
+    size_t begin = r->turns[0].begin;
+    if (prompt->len >= begin || memcmp(prompt->text, r->text, prompt->len) != 0) return false;
+    relay_text_span span = {.text = r->text + prompt->len, .len = begin - prompt->len, .parse_special = true};
+    relay_encode_opts opts = {0};
+    relay_encoding enc = {0};
+    if (relay_tokenizer_encode(tokenizer, &span, 1, &opts, &enc, NULL) != RELAY_OK) enc.n = 0;
+    bool found = false;
+    for (uint32_t i = 0; i < enc.n && !found; i++)
+        found = relay_vocab_token(vocab, enc.ids[i])->kind == RELAY_TOKEN_CONTROL;
+    relay_encoding_fini(&enc);
+    return found;
+}
+
+void relay_turn_end_find(relay_turn_end *out, const relay_chat_template *t, const relay_chat_tokens *tokens,
+                         const relay_tokenizer *tokenizer, const relay_vocab *vocab, const relay_render_watch *watch) {
+    *out = (relay_turn_end){0};
+    relay_rendered r = {0}, prompt = {0};
     size_t begin, end;
-    if (relay_chat_template_render(t, &chat, tokens, watch, &r, NULL) == RELAY_OK && find_end(&r, &begin, &end)) {
-        read_end(out, r.text + begin, end - begin, tokenizer, vocab);
+    if (render(&r, t, tokens, 3, watch) && find_end(&r, &begin, &end)) {
+        bool has_prompt = render(&prompt, t, tokens, 1, watch);
+        if (!has_prompt || !opens_content(&r, &prompt, tokenizer, vocab)) {
+            read_end(out, r.text + begin, end - begin, tokenizer, vocab);
+        }
     }
     relay_rendered_fini(&r);
+    relay_rendered_fini(&prompt);
 }
 
 void relay_turn_end_fini(relay_turn_end *end) {

@@ -3,6 +3,10 @@
 //
 // A control token there ends the answer: its id. Where the template goes on in plain text (no control token before the
 // next turn's own text), that text does, without the white space at its end.
+//
+// Some models write more than a content in their turn: the template opens the content with control tokens that the
+// generation prompt leaves to the model (<|channel|>final<|message|>), and thoughts before it end as it does. There
+// what stands behind a content ends only a part of the answer, and nothing is implied.
 #ifndef RELAY_TOKENIZER_SVC_TURN_END_H
 #define RELAY_TOKENIZER_SVC_TURN_END_H
 

@@ -587,6 +587,11 @@ static void what_a_template_ends_turns_with_is_told(void **state) {
         {"{% for m in messages %}User: {{ m.content }}\n{% endfor %}", {"\nUser:", TEXT_EOS}, NULL},
         {"{% for m in messages %}{{ m.content }} end<|last|>{% endfor %}", {" end", TEXT_EOS}, NULL},
         {"{% for m in messages %}{{ m.content }} {% endfor %}", {TEXT_EOS}, NULL},
+        // The model writes <|user|> itself, and more before it that ends with <|last|> as well.
+        {"{% for m in messages %}<|assistant|>{{ '<|user|>' if m.role == 'assistant' }}{{ m.content }}<|last|>"
+         "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+         {TEXT_EOS},
+         NULL},
         {"{% if messages | length > 1 %}{{ raise_exception('no') }}{% endif %}", {TEXT_EOS}, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
