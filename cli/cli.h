@@ -34,6 +34,7 @@ int relay_cli_generate(int argc, char **argv);
 int relay_cli_tokenize(int argc, char **argv);
 int relay_cli_detokenize(int argc, char **argv);
 int relay_cli_render(int argc, char **argv);
+int relay_cli_score(int argc, char **argv);
 int relay_cli_info(int argc, char **argv);
 int relay_cli_bench(int argc, char **argv);
 

@@ -1,4 +1,4 @@
-// `relay`: the command line tool, a gRPC client of both services, and their tokenizers by itself.
+// `relay`: the command line tool, a gRPC client of both services, and their tokenizers and models by itself.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,7 @@ static const relay_command commands[] = {
     {"tokenize", "text to token ids", relay_cli_tokenize},
     {"detokenize", "token ids to text", relay_cli_detokenize},
     {"render", "a conversation to a prompt", relay_cli_render},
+    {"score", "how likely the model finds a text", relay_cli_score},
     {"info", "what the services say of themselves", relay_cli_info},
     {"bench", "measures", relay_cli_bench},
 };

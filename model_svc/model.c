@@ -1,4 +1,5 @@
-// Puts a model together: file -> hyperparameters -> device -> weights -> KV pools -> decoder, and says what came out.
+// Puts a model together: file -> hyperparameters -> device -> weights -> KV pools -> forward pass, and says what came
+// out.
 #include "model_svc/model.h"
 
 #include <gnu/libc-version.h>
@@ -9,7 +10,7 @@
 
 #include "common/utf8.h"
 #include "model_svc/build_id.h"
-#include "model_svc/decoder.h"
+#include "model_svc/forward.h"
 #include "model_svc/kv_groups.h"
 #include "model_svc/weights.h"
 
@@ -23,7 +24,7 @@ struct relay_model {
     relay_layer_kv *layers; // [n_layers]
     relay_kv_pool pools[RELAY_MAX_KV_GROUPS];
     uint32_t n_groups;
-    relay_decoder *decoder;
+    relay_forward *forward;
 };
 
 // ---- Parts
@@ -118,8 +119,8 @@ static void create_pools(relay_model *m) {
     }
 }
 
-static void create_decoder(relay_model *m, const relay_model_opts *o, uint32_t max_samples) {
-    m->decoder = relay_decoder_create(&(relay_decoder_opts){
+static void create_forward(relay_model *m, const relay_model_opts *o, uint32_t max_samples) {
+    m->forward = relay_forward_create(&(relay_forward_opts){
         .device = m->device,
         .shape = &m->shape,
         .weights = m->weights,
@@ -262,7 +263,7 @@ static relay_code load(relay_model *m, const relay_gguf *g, const char *file_nam
     if (code == RELAY_OK) code = describe_file(m, g, file_name, e);
     if (code != RELAY_OK) return code;
     create_pools(m);
-    create_decoder(m, o, max_samples);
+    create_forward(m, o, max_samples);
     describe_model(m, o);
     return RELAY_OK;
 }
@@ -281,7 +282,7 @@ relay_code relay_model_load(relay_model **out, const relay_gguf *g, const char *
 
 void relay_model_destroy(relay_model *m) {
     if (m == NULL) return;
-    relay_decoder_destroy(m->decoder);
+    relay_forward_destroy(m->forward);
     for (uint32_t g = 0; g < m->n_groups; g++) {
         relay_kv_pool *p = &m->pools[g];
         if (p->d_data) m->device->k->free(m->device, p->d_data, p->block_bytes * p->n_blocks);
@@ -297,19 +298,19 @@ const relay_model_info *relay_model_get_info(const relay_model *m) {
 }
 
 void relay_model_read_logits(const relay_model *m, uint32_t sample, float *out) {
-    relay_decoder_read_logits(m->decoder, sample, out);
+    relay_forward_read_logits(m->forward, sample, out);
 }
 
 static void prepare(void *model, const relay_step *step) {
-    relay_decoder_prepare(((relay_model *)model)->decoder, step);
+    relay_forward_prepare(((relay_model *)model)->forward, step);
 }
 
 static void submit(void *model, const relay_step *step) {
-    relay_decoder_submit(((relay_model *)model)->decoder, step);
+    relay_forward_submit(((relay_model *)model)->forward, step);
 }
 
 static void complete(void *model, relay_sample_result *results) {
-    relay_decoder_complete(((relay_model *)model)->decoder, results);
+    relay_forward_complete(((relay_model *)model)->forward, results);
 }
 
 const relay_model_ops relay_model_decoder_ops = {.prepare = prepare, .submit = submit, .complete = complete};

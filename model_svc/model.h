@@ -1,4 +1,4 @@
-// A loaded model: weights on a device, KV pools, and the decoder that turns a step into sampled tokens.
+// A loaded model: weights on a device, KV pools, and the forward pass that turns a step into sampled tokens.
 //
 // Owned and called by one thread, the engine's, after load. The engine sees it through relay_model_ops, so that tests
 // can put a scripted model in its place.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import RELAY, run
+from conftest import RELAY, SMOLLM2, run
 
 ASK = "What is the capital of France?"
 
@@ -19,7 +19,7 @@ def relay(services, *args, check=True, **kwargs):
     return run(RELAY, args[0], "--server", services[1].address, *args[1:], check=check, **kwargs)
 
 
-@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "render", "info", "bench tokenize"])
+@pytest.mark.parametrize("command", ["chat", "generate", "tokenize", "detokenize", "render", "score", "info", "bench tokenize"])
 def test_help_of_each_command(command):
     done = run(RELAY, *command.split(), "--help")
     assert done.stdout.startswith("usage: relay %s" % command) and "--server" in done.stdout and done.stderr == ""
@@ -110,6 +110,24 @@ def test_each_sampler_changes_the_answer(services):
     plain = relay(services, *repeats).stdout
     for sampler in (["--no-repeat-ngram-size", "2"], ["--dry-multiplier", "5"], ["--dry-multiplier", "9", "--dry-allowed-length", "1"]):
         assert relay(services, repeats[0], *sampler, *repeats[1:]).stdout != plain, sampler
+
+
+def test_scores_are_the_same_in_process_and_from_the_server(services, tmp_path):
+    lines = '{"ids": [504, 3575, 282, 4649, 314], "top": 2}\n{"ids": [1]}\n{"ids": [1, 99999999]}\n{"ids": [1, 2], "top": 21}\n'
+    here = run(RELAY, "score", "--model", SMOLLM2, "--jsonl", input=lines, check=False)
+    there = relay(services, "score", "--jsonl", input=lines, check=False)
+    assert here.returncode == there.returncode == 1
+    mine, theirs = ([json.loads(line) for line in out.stdout.splitlines()] for out in (here, there))
+    assert mine[0] == theirs[0] and len(mine[0]["logprobs"]) == len(mine[0]["top"]) == 4 and all(len(top) == 2 for top in mine[0]["top"])
+    assert max(p for _, p in mine[0]["top"][0]) == mine[0]["top"][0][0][1]
+    assert mine[1] == theirs[1] == {"logprobs": []}
+    assert "99999999" in mine[2]["error"] and "99999999" in theirs[2]["error"] and "[0, 20]" in mine[3]["error"]
+    text = tmp_path / "text"
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 12)
+    flags = ["score", "--text", text, "--context", "64"]
+    a, b = json.loads(run(RELAY, *flags, "--model", SMOLLM2).stdout), json.loads(relay(services, *flags).stdout)
+    assert a == b and 1 < a["perplexity"] < 100 and a["context"] == 64 and a["scored"] < a["tokens"], (a, b)
+    assert run(RELAY, "score", "--model", SMOLLM2, check=False).returncode == 2
 
 
 def test_tokenize_and_detokenize_are_inverse(services):

@@ -4,7 +4,7 @@
 // The last layer's attention output is needed only for the rows that are sampled: those are gathered before its output
 // matrix, and a step that samples nothing ends there. Since a row's result depends on that row alone, this changes no
 // bit.
-#include "model_svc/decoder.h"
+#include "model_svc/forward.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 enum { ALIGN = 64 };
 
-struct relay_decoder {
-    relay_decoder_opts o;
+struct relay_forward {
+    relay_forward_opts o;
     float attention_scale;
     float *d_cos_sin;
 
@@ -49,7 +49,7 @@ static uint64_t place(uint64_t *end, uint64_t bytes) {
     return begin;
 }
 
-static void lay_out_activations(relay_decoder *d) {
+static void lay_out_activations(relay_forward *d) {
     const relay_hyperparameters *h = d->o.shape;
     // One row may be sampled several times, so that either count may be the larger one.
     uint64_t samples = d->o.max_samples * sizeof(float);
@@ -85,8 +85,8 @@ static void lay_out_activations(relay_decoder *d) {
     d->d_results = (relay_sample_result *)(d->d_activations + results);
 }
 
-relay_decoder *relay_decoder_create(const relay_decoder_opts *opts) {
-    relay_decoder *d = relay_calloc(1, sizeof *d);
+relay_forward *relay_forward_create(const relay_forward_opts *opts) {
+    relay_forward *d = relay_calloc(1, sizeof *d);
     d->o = *opts;
     d->attention_scale = (float)(1 / sqrt((double)opts->shape->head_dim));
     d->d_cos_sin = relay_rope_table_create(opts->device, opts->shape, opts->weights->rope_factors, opts->max_context);
@@ -94,7 +94,7 @@ relay_decoder *relay_decoder_create(const relay_decoder_opts *opts) {
     return d;
 }
 
-static void free_step(relay_decoder *d) {
+static void free_step(relay_forward *d) {
     relay_device *v = d->o.device;
     if (d->d_step) v->k->free(v, d->d_step, d->step_bytes);
     if (d->d_counts) v->k->free(v, d->d_counts, d->n_counts * sizeof *d->d_counts);
@@ -102,7 +102,7 @@ static void free_step(relay_decoder *d) {
     d->d_counts = NULL;
 }
 
-void relay_decoder_destroy(relay_decoder *d) {
+void relay_forward_destroy(relay_forward *d) {
     if (d == NULL) return;
     relay_device *v = d->o.device;
     free_step(d);
@@ -114,7 +114,7 @@ void relay_decoder_destroy(relay_decoder *d) {
 // ---- The step on the device
 
 // Memory is read and written where the step says: what it says is held against what there is.
-static void check_step(const relay_decoder *d, const relay_step *s) {
+static void check_step(const relay_forward *d, const relay_step *s) {
     RELAY_ASSERT(s->n_rows <= d->o.max_rows && s->n_samples <= d->o.max_samples);
     RELAY_ASSERT(s->limits.n_groups == d->o.n_groups && s->size_bytes <= d->step_bytes);
     for (uint32_t r = 0; r < s->n_rows; r++) {
@@ -140,13 +140,13 @@ static void check_step(const relay_decoder *d, const relay_step *s) {
 }
 
 // The used beginning of one of the step's arrays, to the same offset on the device.
-static const void *upload(relay_decoder *d, const relay_step *s, uint64_t offset, uint64_t count, uint64_t item_bytes) {
+static const void *upload(relay_forward *d, const relay_step *s, uint64_t offset, uint64_t count, uint64_t item_bytes) {
     char *to = d->d_step + offset;
     if (count) d->o.device->k->upload(d->o.device, to, (const char *)s + offset, count * item_bytes);
     return to;
 }
 
-void relay_decoder_prepare(relay_decoder *d, const relay_step *step) {
+void relay_forward_prepare(relay_forward *d, const relay_step *step) {
     relay_device *v = d->o.device;
     free_step(d);
     d->step_bytes = step->size_bytes;
@@ -155,7 +155,7 @@ void relay_decoder_prepare(relay_decoder *d, const relay_step *step) {
     if (d->n_counts != 0) d->d_counts = v->k->alloc(v, d->n_counts * sizeof *d->d_counts);
 }
 
-static void upload_step(relay_decoder *d, const relay_step *s) {
+static void upload_step(relay_forward *d, const relay_step *s) {
     const uint32_t *position = upload(d, s, s->off_positions, s->n_rows, sizeof(uint32_t));
     const uint32_t *sequence = upload(d, s, s->off_row_sequence, s->n_rows, sizeof(uint32_t));
     for (uint32_t g = 0; g < d->o.n_groups; g++) {
@@ -178,7 +178,7 @@ static relay_matmul_job job(const relay_matrix *m, float *d_out) {
 }
 
 // Keys and values of all rows into the cache, and d_attention of all rows.
-static void attend(relay_decoder *d, uint32_t layer) {
+static void attend(relay_forward *d, uint32_t layer) {
     relay_device *v = d->o.device;
     const relay_kernels *k = v->k;
     const relay_hyperparameters *h = d->o.shape;
@@ -198,7 +198,7 @@ static void attend(relay_decoder *d, uint32_t layer) {
 }
 
 // d_x += the layer's attention, then its feed-forward part, for n rows.
-static void project_and_feed_forward(relay_decoder *d, uint32_t layer, float *d_x, const float *d_attention,
+static void project_and_feed_forward(relay_forward *d, uint32_t layer, float *d_x, const float *d_attention,
                                      uint32_t n) {
     relay_device *v = d->o.device;
     const relay_kernels *k = v->k;
@@ -219,7 +219,7 @@ static void project_and_feed_forward(relay_decoder *d, uint32_t layer, float *d_
 }
 
 // Logits of the rows in d_sampled_x, and a token id of each.
-static void sample(relay_decoder *d, const relay_step *s) {
+static void sample(relay_forward *d, const relay_step *s) {
     relay_device *v = d->o.device;
     const relay_hyperparameters *h = d->o.shape;
     v->k->rms_norm(v, d->d_sampled_x, d->d_sampled_x, d->o.weights->d_output_norm, d->n_samples, h->width,
@@ -241,7 +241,7 @@ static void sample(relay_decoder *d, const relay_step *s) {
     v->k->sample(v, d->d_results, d->d_logits, h->vocab_size, &in);
 }
 
-void relay_decoder_submit(relay_decoder *d, const relay_step *s) {
+void relay_forward_submit(relay_forward *d, const relay_step *s) {
     relay_device *v = d->o.device;
     const relay_hyperparameters *h = d->o.shape;
     check_step(d, s);
@@ -269,7 +269,7 @@ void relay_decoder_submit(relay_decoder *d, const relay_step *s) {
     sample(d, s);
 }
 
-void relay_decoder_complete(relay_decoder *d, relay_sample_result *results) {
+void relay_forward_complete(relay_forward *d, relay_sample_result *results) {
     relay_device *v = d->o.device;
     if (d->n_samples) {
         v->k->download(v, results, d->d_results, d->n_samples * sizeof *results);
@@ -278,7 +278,7 @@ void relay_decoder_complete(relay_decoder *d, relay_sample_result *results) {
     }
 }
 
-void relay_decoder_read_logits(const relay_decoder *d, uint32_t i, float *out) {
+void relay_forward_read_logits(const relay_forward *d, uint32_t i, float *out) {
     RELAY_ASSERT(i < d->n_samples);
     uint64_t width = d->o.shape->vocab_size;
     d->o.device->k->download(d->o.device, out, d->d_logits + i * width, width * sizeof *out);

@@ -3,8 +3,8 @@
 // A pre-norm transformer as Llama and Qwen2 are: RMS normalization, rotary embedding, grouped-query attention over the
 // paged cache, gated feed-forward with SiLU. It knows the order of the operations and nothing of how they are done.
 // Memory for the largest step is set aside by create and prepare and becomes resident as it is used.
-#ifndef RELAY_MODEL_SVC_DECODER_H
-#define RELAY_MODEL_SVC_DECODER_H
+#ifndef RELAY_MODEL_SVC_FORWARD_H
+#define RELAY_MODEL_SVC_FORWARD_H
 
 #include <stdint.h>
 
@@ -13,10 +13,10 @@
 #include "model_svc/step.h"
 #include "model_svc/weights.h"
 
-typedef struct relay_decoder relay_decoder;
+typedef struct relay_forward relay_forward;
 
 // What it works on; all borrowed and to outlive it.
-typedef struct relay_decoder_opts {
+typedef struct relay_forward_opts {
     relay_device *device;
     const relay_hyperparameters *shape;
     const relay_weights *weights;
@@ -25,20 +25,20 @@ typedef struct relay_decoder_opts {
     uint32_t n_groups;
     uint32_t max_rows, max_samples;
     uint32_t max_context; // positions of one sequence
-} relay_decoder_opts;
+} relay_forward_opts;
 
-relay_decoder *relay_decoder_create(const relay_decoder_opts *opts);
-void relay_decoder_destroy(relay_decoder *d);
+relay_forward *relay_forward_create(const relay_forward_opts *opts);
+void relay_forward_destroy(relay_forward *d);
 
 // Sets aside device memory for the arrays of steps of this one's limits, and the resident counts. Before the first
 // submit.
-void relay_decoder_prepare(relay_decoder *d, const relay_step *step);
-// Issues the step's operations. The step must fit what the decoder was made for (a programmer's error otherwise) and
+void relay_forward_prepare(relay_forward *d, const relay_step *step);
+// Issues the step's operations. The step must fit what it was made for (a programmer's error otherwise) and
 // stay untouched until complete returns.
-void relay_decoder_submit(relay_decoder *d, const relay_step *step);
+void relay_forward_submit(relay_forward *d, const relay_step *step);
 // Waits for them: results [n_samples].
-void relay_decoder_complete(relay_decoder *d, relay_sample_result *results);
+void relay_forward_complete(relay_forward *d, relay_sample_result *results);
 // After complete and before the next submit: the logits of sample i, [vocab_size], to `out`.
-void relay_decoder_read_logits(const relay_decoder *d, uint32_t sample, float *out);
+void relay_forward_read_logits(const relay_forward *d, uint32_t sample, float *out);
 
 #endif
