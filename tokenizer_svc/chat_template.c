@@ -401,34 +401,38 @@ static bool is_content(jinja_value text, ProtobufCBinaryData content) {
     return false;
 }
 
-// The message whose content has the mark and is the text, at or behind message `from` if there is one; SIZE_MAX where
-// there is none.
-static size_t find_marked(const builder *b, const Relay__V1__Chat *chat, uint8_t mark, jinja_value text, size_t from) {
-    size_t found = SIZE_MAX;
-    for (size_t i = (size_t)(mark - JINJA_MARK); i < b->n_marked; i += N_MARKS) {
-        size_t message = b->marked[i];
+// The message whose content has the mark and is the text; SIZE_MAX where it is none of those that may come now. Of the
+// messages that share a mark, `next` is the first that was not found yet, as an index of `marked`: it, the one before
+// it (shown again), or the one behind it (this one is not shown).
+static size_t find_marked(const builder *b, const Relay__V1__Chat *chat, jinja_value text, size_t *next) {
+    const size_t tries[] = {*next, *next - N_MARKS, *next + N_MARKS};
+    for (size_t t = 0; t < sizeof tries / sizeof tries[0]; t++) {
+        if (tries[t] >= b->n_marked) continue; // before the first one, too: it wraps around
+        size_t message = b->marked[tries[t]];
         if (!is_content(text, chat->messages[message]->content)) continue;
-        if (message >= from) return message;
-        if (found == SIZE_MAX) found = message;
+        if (tries[t] >= *next) *next = tries[t] + N_MARKS;
+        return message;
     }
-    return found;
+    return SIZE_MAX;
 }
 
 // Where contents of messages with token_ids stand in the text.
 static void find_turns(const builder *b, const Relay__V1__Chat *chat, jinja_value text, relay_rendered *out) {
     if (b->n_marked == 0) return;
-    size_t next = 0;
+    size_t next[N_MARKS];
+    for (size_t i = 0; i < N_MARKS; i++)
+        next[i] = i;
     for (size_t begin = 0, end; begin < text.len; begin = end) {
         uint8_t origin = jinja_origin_at(text, begin);
         for (end = begin + 1; end < text.len && jinja_origin_at(text, end) == origin;)
             end++;
         if (origin < JINJA_MARK) continue;
-        size_t i = find_marked(b, chat, origin, jinja_str_part(text, begin, end - begin), next);
+        jinja_value run = jinja_str_part(text, begin, end - begin);
+        size_t i = find_marked(b, chat, run, &next[origin - JINJA_MARK]);
         if (i == SIZE_MAX) continue;
         if ((out->n_turns & (out->n_turns - 1)) == 0)
             out->turns = relay_realloc(out->turns, (out->n_turns == 0 ? 1 : 2 * out->n_turns) * sizeof *out->turns);
         out->turns[out->n_turns++] = (relay_rendered_turn){.begin = begin, .end = end, .message = i};
-        next = i;
     }
 }
 

@@ -457,7 +457,7 @@ static void more_turns_with_ids_than_marks_are_all_found(void **state) {
     Relay__V1__Chat chat = RELAY__V1__CHAT__INIT;
     for (int i = 0; i < N; i++) {
         relay__v1__chat_message__init(&messages[i]);
-        snprintf(contents[i], sizeof contents[i], "%d", i);
+        snprintf(contents[i], sizeof contents[i], "%d", i / 300); // many are alike
         SET(&messages[i], role, "assistant");
         SET(&messages[i], content, contents[i]);
         give_ids(&messages[i]);
@@ -467,7 +467,7 @@ static void more_turns_with_ids_than_marks_are_all_found(void **state) {
     chat.n_messages = N;
     relay_chat_template *t;
     relay_rendered r;
-    static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    static const char source[] = "{% for m in messages %}{{ m.content }},{% endfor %}";
     assert_int_equal(relay_chat_template_compile(&t, source, sizeof source - 1, NULL), RELAY_OK);
     assert_int_equal(relay_chat_template_render(t, &chat, &TOKENS, NULL, &r, NULL), RELAY_OK);
     assert_int_equal(r.n_turns, N);
