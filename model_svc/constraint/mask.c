@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "model_svc/constraint/pages.h"
+#include "model_svc/constraint/sort.h"
 
 enum {
     POOL_WORDS = 1 << 21,  // of kept masks and entries: 8 MiB
@@ -210,7 +211,7 @@ static uint32_t make_entry(relay_mask_maker *m, uint32_t local) {
     if (e == NULL) return USELESS;
     *e = (entry){0};
     if (!put_settled(m, e)) return USELESS;
-    qsort(m->leaving, m->n_leaving, sizeof m->leaving[0], compare_groups);
+    relay_sort(m->leaving, m->n_leaving, sizeof m->leaving[0], compare_groups);
     for (uint32_t i = 0; i < m->n_leaving;) {
         uint32_t n = 0, index = m->leaving[i].group;
         for (; i < m->n_leaving && m->leaving[i].group == index; i++)

@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "model_svc/constraint/pages.h"
+#include "model_svc/constraint/sort.h"
 
 enum {
     MAX_CONFIGS = 1 << 16,
@@ -57,7 +58,7 @@ static int compare_pairs(const void *a, const void *b) {
 
 // Sorts, takes out doubles; how many are left.
 static uint32_t sort_pairs(relay_pair *pairs, uint32_t n) {
-    if (n > 1) qsort(pairs, n, sizeof pairs[0], compare_pairs);
+    relay_sort(pairs, n, sizeof pairs[0], compare_pairs);
     uint32_t out = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (out == 0 || compare_pairs(&pairs[out - 1], &pairs[i]) != 0) pairs[out++] = pairs[i];

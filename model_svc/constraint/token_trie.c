@@ -1,9 +1,9 @@
 #include "model_svc/constraint/token_trie.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/status.h"
+#include "model_svc/constraint/sort.h"
 
 static int compare_keys(const void *a, const void *b) {
     const relay_trie_key *x = a, *y = b;
@@ -14,7 +14,7 @@ static int compare_keys(const void *a, const void *b) {
 }
 
 void relay_trie_keys_sort(relay_trie_key *keys, uint32_t n) {
-    qsort(keys, n, sizeof keys[0], compare_keys);
+    relay_sort(keys, n, sizeof keys[0], compare_keys);
 }
 
 void relay_token_trie_build(relay_token_trie *out, relay_trie_node *nodes, uint32_t *ids, const relay_trie_key *keys,

