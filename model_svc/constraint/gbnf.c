@@ -91,7 +91,11 @@ static uint32_t read_name(reader *r) {
 // One character of a literal or class, which may be escaped.
 static uint32_t read_char(reader *r) {
     size_t begin = r->at;
-    uint32_t c;
+    uint32_t c = 0;
+    if (r->at == r->len) {
+        fail(r, begin, "a character is expected");
+        return c;
+    }
     if (!take(r, "\\")) {
         r->at += relay_utf8_decode(r->text + r->at, r->len - r->at, &c);
         return c;
@@ -167,7 +171,6 @@ static relay_expr read_class(reader *r) {
         uint32_t first = read_char(r), last = first;
         if (is_at(r, "-") && !is_at(r, "-]")) {
             r->at++;
-            if (r->at == r->len) continue;
             last = read_char(r);
         }
         if (last < first) fail(r, item, "a range whose end comes before its beginning");

@@ -40,8 +40,12 @@ static bool take(reader *r, const char *s) {
 }
 
 static uint32_t next_char(reader *r) {
-    uint32_t c;
-    r->at += relay_utf8_decode(r->text + r->at, r->len - r->at, &c);
+    uint32_t c = 0;
+    if (r->at == r->len) {
+        fail(r, r->at, "a character is expected");
+    } else {
+        r->at += relay_utf8_decode(r->text + r->at, r->len - r->at, &c);
+    }
     return c;
 }
 

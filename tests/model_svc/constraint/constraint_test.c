@@ -213,6 +213,8 @@ static void what_is_wrong_is_said(void **state) {
         {RELAY_CONSTRAINT_REGEX, "a(b", "regex: at byte 1: a group that is not closed"},
         {RELAY_CONSTRAINT_REGEX, "a)", "at byte 1: a ) without its ("},
         {RELAY_CONSTRAINT_REGEX, "[a", "at byte 0: a class that is not closed"},
+        {RELAY_CONSTRAINT_REGEX, "[a-", "at byte 3: a character is expected"},
+        {RELAY_CONSTRAINT_GRAMMAR, "root ::= [a-", "line 1: a character is expected"},
         {RELAY_CONSTRAINT_REGEX, "[b-a]", "at byte 1: a range whose end"},
         {RELAY_CONSTRAINT_REGEX, "[]a]", "at byte 1: an empty class"},
         {RELAY_CONSTRAINT_REGEX, "[[:alpha:]]", "POSIX classes"},
