@@ -33,3 +33,9 @@ bool relay_byte_level_decode(const char *piece, size_t len, char *out, size_t *o
     *out_len = n;
     return true;
 }
+
+uint32_t relay_byte_level_char(uint8_t byte) {
+    if (stands_for_itself(byte)) return byte;
+    if (byte < N_LOW) return 0x100u + byte;
+    return byte == 0xAD ? 0x100u + N_LOW + N_MIDDLE : 0x100u + N_LOW + (byte - 0x7Fu);
+}

@@ -13,4 +13,7 @@
 // *out_len. False, and *out_len 0, if a character of the piece is not of the alphabet or is no UTF-8.
 bool relay_byte_level_decode(const char *piece, size_t len, char *out, size_t *out_len);
 
+// The character that stands for a byte.
+uint32_t relay_byte_level_char(uint8_t byte);
+
 #endif

@@ -164,6 +164,8 @@ static relay_code find_size(table_maker *m, relay_err *e) {
 static void find_shape(table_maker *m) {
     const relay_tokenizer_spec *spec = m->spec;
     m->is_byte_level = spec->model.byte_alphabet;
+    for (uint32_t i = 0; i < spec->n_decoders; i++)
+        m->is_byte_level |= spec->decoders[i].kind == RELAY_DECODE_BYTE_LEVEL;
     m->is_word_piece = spec->model.kind == RELAY_MODEL_WORDPIECE;
     m->word_prefix = spec->model.continuing_subword_prefix;
     for (uint32_t i = 0; i < spec->n_decoders; i++) {

@@ -34,21 +34,6 @@ static relay_code check_tokenize_options(const Relay__V1__TokenizeOptions *o, re
     return RELAY_OK;
 }
 
-// Keeps the first `limit` ids, or the last ones; a BOS that the tokenizer added stays at the front.
-static void truncate(relay_encoding *enc, uint32_t limit, bool from_left, bool has_bos) {
-    if (enc->n <= limit) return;
-    if (from_left) {
-        uint32_t kept = has_bos ? 1 : 0;
-        uint32_t from = enc->n - (limit - kept), n = limit - kept;
-        memmove(enc->ids + kept, enc->ids + from, n * sizeof *enc->ids);
-        if (enc->offset_begin != NULL) {
-            memmove(enc->offset_begin + kept, enc->offset_begin + from, n * sizeof *enc->offset_begin);
-            memmove(enc->offset_end + kept, enc->offset_end + from, n * sizeof *enc->offset_end);
-        }
-    }
-    enc->n = limit;
-}
-
 static relay_code encode_text(const relay_text_model *m, ProtobufCBinaryData text, const Relay__V1__TokenizeOptions *o,
                               relay_encoding *enc, relay_err *e) {
     static const Relay__V1__TokenizeOptions defaults = RELAY__V1__TOKENIZE_OPTIONS__INIT;
@@ -61,14 +46,10 @@ static relay_code encode_text(const relay_text_model *m, ProtobufCBinaryData tex
     relay_encode_opts opts = {
         .add_special_tokens = !o->has_add_special_tokens || o->add_special_tokens,
         .want_offsets = o->has_want_offsets && o->want_offsets,
+        .max_tokens = o->has_truncate_to ? o->truncate_to : 0,
+        .truncate_left = o->truncate_side == RELAY__V1__TRUNCATE_SIDE__TRUNCATE_SIDE_LEFT,
     };
-    const relay_tokenizer *t = relay_text_model_tokenizer(m);
-    relay_code code = relay_tokenizer_encode(t, &span, 1, &opts, enc, e);
-    if (code == RELAY_OK && o->has_truncate_to) {
-        bool has_bos = opts.add_special_tokens && relay_tokenizer_adds_bos(t);
-        truncate(enc, o->truncate_to, o->truncate_side == RELAY__V1__TRUNCATE_SIDE__TRUNCATE_SIDE_LEFT, has_bos);
-    }
-    return code;
+    return relay_tokenizer_encode(relay_text_model_tokenizer(m), &span, 1, &opts, enc, e);
 }
 
 // Borrows from `enc`. The pieces are the caller's to free.

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/fingerprint.h"
-#include "common/gguf.h"
 #include "common/log.h"
 #include "common/utf8.h"
 #include "tokenizer_svc/formats/formats.h"
@@ -83,27 +82,13 @@ static void load_templates(relay_text_model *m, const relay_tokenizer_spec *spec
     }
 }
 
-static relay_code load_tokenizer(relay_text_model *m, const char *path, const relay_tokenizer_spec *spec,
-                                 relay_err *e) {
-    if (strcmp(spec->format, "GGUF") != 0) {
-        return relay_fail(e, RELAY_UNIMPLEMENTED, "%s: a %s file; only GGUF files can be tokenized with", path,
-                          spec->format);
-    }
-    relay_gguf *g;
-    relay_code code = relay_gguf_open(&g, path, e);
-    if (code != RELAY_OK) return code;
-    code = relay_tokenizer_load_gguf(&m->tokenizer, g, m->vocab, e);
-    relay_gguf_close(g);
-    return code;
-}
-
 relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name, relay_err *e) {
     *out = NULL;
     relay_tokenizer_spec spec = {0};
     relay_text_model *m = relay_calloc(1, sizeof *m);
     relay_code code = relay_tokenizer_spec_read(&spec, path, e);
     if (code == RELAY_OK) code = relay_vocab_create_from_spec(&m->vocab, &spec, e);
-    if (code == RELAY_OK) code = load_tokenizer(m, path, &spec, e);
+    if (code == RELAY_OK) code = relay_tokenizer_create(&m->tokenizer, &spec, e);
     if (code == RELAY_OK) code = relay_text_decoder_create(&m->decoder, &spec, e);
     if (code == RELAY_OK) {
         load_name(m, &spec, path, name);

@@ -1,10 +1,13 @@
 // The stages of an encoding, each in its own file:
 //
-//   spans -> one text -> special_tokens splits off whole tokens -> pretokenizer splits the rest into words
-//         -> bpe makes each word tokens -> BOS and EOS around them
+//   spans -> one text -> added_tokens splits off whole tokens -> normalizer -> added_tokens again, for those that are
+//   matched in normalized text -> stretch encoder, or splitter and word model -> post_processor
 //
-// A stretch between two special tokens is split into words on its own, as HF tokenizers and llama.cpp do: a pattern
-// does not look past a special token.
+// A stretch between two added tokens is normalized and split into words on its own: a pattern does not look past an
+// added token. Text that no normalizer changes stays where it is, in the caller's memory; the first copy is made by the
+// first stage that must write.
+//
+// Offsets go from a model's bytes of a stretch to bytes of the caller's text at one place (place_tokens).
 #include "tokenizer_svc/tokenizer.h"
 
 #include <stdio.h>
@@ -12,102 +15,129 @@
 #include <string.h>
 
 #include "common/utf8.h"
-#include "tokenizer_svc/bpe.h"
-#include "tokenizer_svc/pretokenizer.h"
-#include "tokenizer_svc/special_tokens.h"
+#include "tokenizer_svc/added_tokens.h"
+#include "tokenizer_svc/bpe_model.h"
+#include "tokenizer_svc/normalizer.h"
+#include "tokenizer_svc/post_processor.h"
+#include "tokenizer_svc/splitter.h"
+#include "tokenizer_svc/unigram.h"
+#include "tokenizer_svc/word_model.h"
+#include "tokenizer_svc/wordlevel.h"
+#include "tokenizer_svc/wordpiece.h"
 
 enum { FAMILY_MAX = 64 };
 
 struct relay_tokenizer {
-    const relay_vocab *vocab;
-    relay_special_tokens *special;
-    relay_pretokenizer *pretokenizer;
-    relay_bpe *bpe;
-    bool adds_bos, adds_eos;
-    uint32_t bos, eos; // where they are added
+    relay_added_tokens *raw;        // matched in the caller's text
+    relay_added_tokens *normalized; // matched in normalized text
+    relay_normalizer *normalizer;
+    relay_stretch_encoder *stretch; // NULL: splitter and model do its work
+    relay_splitter *splitter;
+    relay_word_model *model;
+    relay_post_processor *post;
+    bool adds_bos;
+    uint32_t unk_as_text; // the unknown token, where its text is what it stands for; UINT32_MAX: none
+    bool asks_for_place;  // the splitter must know where normalized text comes from
     char family[FAMILY_MAX];
 };
 
-// ---- Loading
+// ---- Making one
 
-static relay_code find_scheme(const relay_gguf *g, const relay_pretokenizer_scheme **scheme, relay_err *e) {
-    const char *name;
-    size_t len;
-    bool found;
-    relay_code code = relay_gguf_string(g, "tokenizer.ggml.pre", &name, &len, &found, e);
-    if (code != RELAY_OK) return code;
-    if (!found)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "key \"tokenizer.ggml.pre\" is missing: the file does not say how text is split into words");
-    *scheme = relay_pretokenizer_scheme_find(name, len);
-    if (*scheme != NULL) return RELAY_OK;
-    return relay_fail(e, RELAY_UNIMPLEMENTED,
-                      "key \"tokenizer.ggml.pre\" is \"%.*s\", a pre-tokenizer Relay does not know",
-                      len < FAMILY_MAX ? (int)len : FAMILY_MAX, name);
+static relay_code create_model(relay_tokenizer *t, const relay_tokenizer_spec *spec, relay_err *e) {
+    switch (spec->model.kind) {
+    case RELAY_MODEL_BPE: {
+        relay_code code = relay_bpe_stretch_create(&t->stretch, spec, e);
+        return code == RELAY_OK && t->stretch == NULL ? relay_bpe_create(&t->model, spec, e) : code;
+    }
+    case RELAY_MODEL_UNIGRAM:
+        return relay_unigram_create(&t->model, spec, e);
+    case RELAY_MODEL_WORDPIECE:
+        return relay_wordpiece_create(&t->model, spec, e);
+    case RELAY_MODEL_WORDLEVEL:
+        return relay_wordlevel_create(&t->model, spec, e);
+    }
+    return relay_fail(e, RELAY_INTERNAL, "model of kind %d", (int)spec->model.kind);
 }
 
-// What the file asks for and Relay does not do.
-static relay_code check_settings(const relay_gguf *g, relay_err *e) {
-    const char *model = "";
-    size_t len = 0;
-    relay_code code = relay_gguf_string(g, "tokenizer.ggml.model", &model, &len, NULL, e);
-    if (code != RELAY_OK) return code;
-    if (len != 4 || memcmp(model, "gpt2", 4) != 0)
-        return relay_fail(e, RELAY_UNIMPLEMENTED,
-                          "key \"tokenizer.ggml.model\" is not \"gpt2\": Relay tokenizes with byte-level BPE only");
-    bool add_space_prefix = false;
-    code = relay_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &add_space_prefix, NULL, e);
-    if (code == RELAY_OK && add_space_prefix)
-        return relay_fail(e, RELAY_UNIMPLEMENTED,
-                          "key \"tokenizer.ggml.add_space_prefix\" is true: Relay does not know this for \"gpt2\"");
+// The tokens that are matched in normalized text, by what the normalizers make of their contents. Owned: the list and
+// each content.
+static relay_code normalize_contents(const relay_tokenizer *t, relay_added_token *tokens, uint32_t n, relay_err *e) {
+    relay_normalizer_work work = {0};
+    relay_code code = RELAY_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        relay_spec_str content = tokens[i].content;
+        tokens[i].content = (relay_spec_str){0};
+        const relay_aligned_text *text = NULL;
+        if (code == RELAY_OK)
+            code = relay_normalizer_apply(t->normalizer, &work, content.s, content.len, 0, false, &text, e);
+        if (code == RELAY_OK)
+            tokens[i].content = (relay_spec_str){relay_strndup(text->len == 0 ? "" : text->s, text->len), text->len};
+    }
+    relay_normalizer_work_fini(&work);
     return code;
 }
 
-static relay_code read_bos_eos(relay_tokenizer *t, const relay_gguf *g, relay_err *e) {
-    t->adds_bos = relay_pretokenizer_get_scheme(t->pretokenizer)->adds_bos;
-    relay_code code = relay_gguf_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos, NULL, e);
-    if (code == RELAY_OK) code = relay_gguf_bool(g, "tokenizer.ggml.add_eos_token", &t->adds_eos, NULL, e);
-    if (code != RELAY_OK) return code;
-    if (t->adds_bos && !relay_vocab_bos(t->vocab, &t->bos))
-        return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "a BOS token is to be added, and key \"tokenizer.ggml.bos_token_id\" is missing");
-    if (!t->adds_eos) return RELAY_OK;
-    uint64_t eos = 0;
-    bool found;
-    code = relay_gguf_u64(g, "tokenizer.ggml.eos_token_id", 0, relay_vocab_size(t->vocab) - 1, &eos, &found, e);
-    if (code == RELAY_OK && !found)
-        return relay_fail(e, RELAY_INVALID_ARGUMENT,
-                          "an EOS token is to be added, and key \"tokenizer.ggml.eos_token_id\" is missing");
-    t->eos = (uint32_t)eos;
+static relay_code create_added_tokens(relay_tokenizer *t, const relay_tokenizer_spec *spec, relay_err *e) {
+    uint32_t n_raw = 0, n_normalized = 0;
+    relay_added_token *tokens = relay_calloc(spec->n_added == 0 ? 1 : spec->n_added, sizeof *tokens);
+    for (uint32_t i = 0; i < spec->n_added; i++)
+        if (!spec->added[i].normalized) tokens[n_raw++] = spec->added[i];
+    relay_code code = relay_added_tokens_create(&t->raw, tokens, n_raw, e);
+    for (uint32_t i = 0; i < spec->n_added; i++)
+        if (spec->added[i].normalized) tokens[n_normalized++] = spec->added[i];
+    if (code == RELAY_OK) {
+        code = normalize_contents(t, tokens, n_normalized, e);
+        if (code == RELAY_OK) code = relay_added_tokens_create(&t->normalized, tokens, n_normalized, e);
+        for (uint32_t i = 0; i < n_normalized; i++)
+            free((char *)tokens[i].content.s);
+    }
+    free(tokens);
     return code;
 }
 
-relay_code relay_tokenizer_load_gguf(relay_tokenizer **out, const relay_gguf *g, const relay_vocab *vocab,
-                                     relay_err *e) {
+static void name_family(relay_tokenizer *t, const relay_tokenizer_spec *spec) {
+    static const char *const names[] = {
+        [RELAY_MODEL_BPE] = "BPE",
+        [RELAY_MODEL_UNIGRAM] = "Unigram",
+        [RELAY_MODEL_WORDPIECE] = "WordPiece",
+        [RELAY_MODEL_WORDLEVEL] = "WordLevel",
+    };
+    snprintf(t->family, sizeof t->family, "%s%s (%s)", spec->model.byte_alphabet ? "byte-level " : "",
+             names[spec->model.kind], spec->format == NULL ? "made" : spec->format);
+}
+
+relay_code relay_tokenizer_create(relay_tokenizer **out, const relay_tokenizer_spec *spec, relay_err *e) {
     *out = NULL;
     relay_tokenizer *t = relay_calloc(1, sizeof *t);
-    t->vocab = vocab;
-    const relay_pretokenizer_scheme *scheme = NULL;
-    relay_code code = check_settings(g, e);
-    if (code == RELAY_OK) code = find_scheme(g, &scheme, e);
-    if (code == RELAY_OK) code = relay_pretokenizer_create(&t->pretokenizer, scheme, e);
-    if (code == RELAY_OK) code = relay_bpe_load_gguf(&t->bpe, g, vocab, scheme->ignore_merges, e);
-    if (code == RELAY_OK) code = read_bos_eos(t, g, e);
+    t->adds_bos = spec->add_bos;
+    bool is_text = spec->model.kind == RELAY_MODEL_UNIGRAM && spec->model.has_unk;
+    t->unk_as_text = is_text ? spec->model.unk_id : UINT32_MAX;
+    name_family(t, spec);
+    relay_code code = relay_normalizer_create(&t->normalizer, spec->normalizers, spec->n_normalizers, e);
+    if (code == RELAY_OK) code = create_added_tokens(t, spec, e);
+    if (code == RELAY_OK)
+        code = relay_splitter_create(&t->splitter, spec->pretokenizers, spec->n_pretokenizers,
+                                     spec->model.byte_alphabet, e);
+    if (code == RELAY_OK) code = create_model(t, spec, e);
+    if (code == RELAY_OK) code = relay_post_processor_create(&t->post, spec, e);
     if (code != RELAY_OK) {
         relay_tokenizer_destroy(t);
         return code;
     }
-    t->special = relay_special_tokens_create(vocab);
-    snprintf(t->family, sizeof t->family, "byte-level BPE (%s)", scheme->name);
+    t->asks_for_place = relay_splitter_asks_for_place(t->splitter);
     *out = t;
     return RELAY_OK;
 }
 
 void relay_tokenizer_destroy(relay_tokenizer *t) {
     if (t == NULL) return;
-    relay_special_tokens_destroy(t->special);
-    relay_pretokenizer_destroy(t->pretokenizer);
-    relay_bpe_destroy(t->bpe);
+    relay_added_tokens_destroy(t->raw);
+    relay_added_tokens_destroy(t->normalized);
+    relay_normalizer_destroy(t->normalizer);
+    if (t->stretch != NULL) t->stretch->destroy(t->stretch);
+    relay_splitter_destroy(t->splitter);
+    if (t->model != NULL) t->model->destroy(t->model);
+    relay_post_processor_destroy(t->post);
     free(t);
 }
 
@@ -124,52 +154,179 @@ bool relay_tokenizer_adds_bos(const relay_tokenizer *t) {
 typedef struct encoding_run {
     const relay_tokenizer *t;
     relay_encoding *enc;
-    const char *text;
+    const char *text; // the caller's
     size_t len;
-    relay_pretokenizer_work split_work;
-    relay_bpe_work bpe_work;
+    const relay_byte_range *open; // where names of CONTROL tokens count
+    size_t n_open;
+    relay_normalizer_work normalizer;
+    relay_splitter_work splitter;
+    void *stretch, *model; // their working memory
+    relay_added_values values;
+    relay_err *e;
 } encoding_run;
 
-static void add_token(encoding_run *r, uint32_t id, size_t begin, size_t end) {
-    relay_encoding_add(r->enc, id, (uint32_t)begin, (uint32_t)end);
+// Text on its way: the caller's own, or a normalized one with what it stands for.
+typedef struct stretch {
+    const char *s;
+    uint32_t len;
+    uint32_t origin;           // of the caller's own text
+    const relay_alignment *of; // NULL: the caller's own, or nobody asks
+    bool is_own;
+} stretch;
+
+static bool is_continuation(char c) {
+    return ((uint8_t)c & 0xC0) == 0x80;
 }
 
-static relay_code add_word(void *arg, const char *word, size_t len, relay_err *e) {
-    encoding_run *r = arg;
-    relay_bpe_encode(r->t->bpe, word, len, &r->bpe_work);
-    uint32_t n = r->bpe_work.n_tokens;
+// The part of the caller's text that bytes [begin, end) of a stretch stand for: whole characters.
+static relay_alignment place_of(const encoding_run *r, const stretch *x, uint32_t begin, uint32_t end) {
+    if (begin >= end) end = begin + 1;
+    if (x->of != NULL) return (relay_alignment){x->of[begin].begin, x->of[end - 1].end};
+    size_t first = x->origin + begin, last = x->origin + end;
+    while (first > 0 && is_continuation(r->text[first]))
+        first--;
+    while (last < r->len && is_continuation(r->text[last]))
+        last++;
+    return (relay_alignment){(uint32_t)first, (uint32_t)last};
+}
+
+// Turns the offsets of the tokens from `first` on, which are bytes of the stretch, into bytes of the caller's text.
+static void place_tokens(encoding_run *r, const stretch *x, uint32_t first) {
     relay_encoding *enc = r->enc;
-    relay_encoding_reserve(enc, n);
-    const relay_bpe_token *tokens = r->bpe_work.tokens;
-    for (uint32_t i = 0; i < n; i++)
-        enc->ids[enc->n + i] = tokens[i].id;
-    if (enc->has_offsets) {
-        uint32_t base = (uint32_t)(word - r->text);
-        for (uint32_t i = 0; i < n; i++) {
-            enc->offset_begin[enc->n + i] = base + tokens[i].begin;
-            enc->offset_end[enc->n + i] = base + tokens[i].end;
-        }
+    if (!enc->has_offsets) return;
+    for (uint32_t i = first; i < enc->n; i++) {
+        uint32_t begin = enc->offset_begin[i], end = enc->offset_end[i];
+        relay_alignment of = place_of(r, x, begin, end);
+        if (enc->ids[i] == r->t->unk_as_text)
+            relay_post_processor_note_value(r->t->post, &r->values, i, x->s + begin, end - begin);
+        enc->offset_begin[i] = of.begin;
+        enc->offset_end[i] = of.end;
     }
-    enc->n += n;
+}
+
+static relay_code encode_words(encoding_run *r, const stretch *x) {
+    const relay_tokenizer *t = r->t;
+    relay_split split;
+    relay_code code = relay_splitter_apply(t->splitter, &r->splitter, x->s, x->len, x->of, x->origin,
+                                           r->enc->has_offsets, &split, r->e);
+    uint32_t first = r->enc->n;
+    for (uint32_t i = 0; i < split.n_words && code == RELAY_OK; i++) {
+        relay_word word = split.words[i];
+        code =
+            t->model->encode(t->model, r->model, split.s + word.begin, word.end - word.begin, word.begin, r->enc, r->e);
+    }
+    if (code != RELAY_OK) return code;
+    if (split.s == x->s) {
+        place_tokens(r, x, first);
+    } else {
+        stretch written = {.s = split.s, .len = split.len, .of = split.of};
+        place_tokens(r, &written, first);
+    }
     return RELAY_OK;
 }
 
-static relay_code add_text(encoding_run *r, size_t begin, size_t end, relay_err *e) {
-    return relay_pretokenizer_split(r->t->pretokenizer, &r->split_work, r->text + begin, end - begin, add_word, r, e);
+// Text without added tokens, as it goes to pre-tokenizers and model.
+static relay_code encode_stretch(encoding_run *r, const stretch *x) {
+    if (x->len == 0) return RELAY_OK;
+    const relay_tokenizer *t = r->t;
+    if (t->stretch == NULL) return encode_words(r, x);
+    uint32_t first = r->enc->n;
+    relay_code code = t->stretch->encode(t->stretch, r->stretch, x->s, x->len, 0, r->enc, r->e);
+    if (code == RELAY_OK) place_tokens(r, x, first);
+    return code;
 }
 
-// All tokens of the text; `open` is where names of CONTROL tokens count.
-static relay_code encode_text(encoding_run *r, const relay_byte_range *open, size_t n_open, relay_err *e) {
-    relay_special_scan scan = {.tokens = r->t->special, .text = r->text, .len = r->len, .open = open, .n_open = n_open};
-    relay_special_match match;
+static void add_added_token(encoding_run *r, const stretch *x, const relay_added_match *match) {
+    uint32_t begin = (uint32_t)match->begin, end = (uint32_t)match->end;
+    relay_alignment of = {0};
+    if (r->enc->has_offsets) {
+        of = place_of(r, x, begin, end);
+        relay_post_processor_note_value(r->t->post, &r->values, r->enc->n, x->s + begin, end - begin);
+    }
+    relay_encoding_add(r->enc, match->id, of.begin, of.end);
+}
+
+static stretch part_of(const stretch *x, size_t begin, size_t end) {
+    stretch part = *x;
+    part.s += begin;
+    part.len = (uint32_t)(end - begin);
+    part.origin += (uint32_t)begin;
+    if (part.of != NULL) part.of += begin;
+    return part;
+}
+
+typedef relay_code (*stretch_fn)(encoding_run *r, const stretch *x);
+
+// Splits off the tokens and hands what is between them to `next`.
+static relay_code split_off(encoding_run *r, const relay_added_tokens *tokens, const stretch *x,
+                            const relay_byte_range *open, size_t n_open, stretch_fn next) {
+    relay_added_scan scan = {.tokens = tokens, .text = x->s, .len = x->len, .open = open, .n_open = n_open};
+    relay_added_match match;
     size_t at = 0;
-    while (relay_special_scan_next(&scan, &match)) {
-        relay_code code = add_text(r, at, match.begin, e);
-        if (code != RELAY_OK) return code;
-        add_token(r, match.id, match.begin, match.end);
+    while (relay_added_scan_next(&scan, &match)) {
+        if (at < match.begin) {
+            stretch part = part_of(x, at, match.begin);
+            relay_code code = next(r, &part);
+            if (code != RELAY_OK) return code;
+        }
+        add_added_token(r, x, &match);
         at = match.end;
     }
-    return add_text(r, at, r->len, e);
+    stretch rest = part_of(x, at, x->len);
+    return next(r, &rest);
+}
+
+// The open ranges of the caller's text as they lie in a stretch. Owned; count in *n.
+static relay_byte_range *open_in_stretch(const encoding_run *r, const stretch *x, size_t *n) {
+    relay_byte_range *open = relay_calloc(x->len == 0 ? 1 : x->len, sizeof *open);
+    *n = 0;
+    size_t k = 0;
+    for (uint32_t i = 0; i < x->len && k < r->n_open;) {
+        relay_alignment of = place_of(r, x, i, i + 1);
+        while (k < r->n_open && r->open[k].end <= of.begin)
+            k++;
+        bool is_open = k < r->n_open && r->open[k].begin <= of.begin && of.end <= r->open[k].end;
+        if (is_open && (*n == 0 || open[*n - 1].end != i)) open[(*n)++] = (relay_byte_range){.begin = i};
+        i++;
+        if (is_open) open[*n - 1].end = i;
+    }
+    return open;
+}
+
+static relay_code encode_normalized(encoding_run *r, const stretch *x, bool is_placed, bool is_open) {
+    const relay_added_tokens *tokens = r->t->normalized;
+    if (relay_added_tokens_is_empty(tokens)) return encode_stretch(r, x);
+    if (!relay_added_tokens_has_special(tokens)) return split_off(r, tokens, x, NULL, 0, encode_stretch);
+    if (!is_placed) {
+        relay_byte_range all = {0, x->len};
+        return split_off(r, tokens, x, &all, is_open ? 1 : 0, encode_stretch);
+    }
+    size_t n_open;
+    relay_byte_range *open = open_in_stretch(r, x, &n_open);
+    relay_code code = split_off(r, tokens, x, open, n_open, encode_stretch);
+    free(open);
+    return code;
+}
+
+// The caller's own text between two added tokens.
+static relay_code encode_between(encoding_run *r, const stretch *x) {
+    if (x->len == 0) return RELAY_OK;
+    const relay_tokenizer *t = r->t;
+    bool is_open = false, is_partly_open = false;
+    for (size_t i = 0; i < r->n_open; i++) {
+        size_t begin = r->open[i].begin, end = r->open[i].end;
+        is_partly_open |= begin < x->origin + x->len && end > x->origin;
+        is_open |= begin <= x->origin && end >= x->origin + x->len;
+    }
+    bool is_mixed = is_partly_open && !is_open && relay_added_tokens_has_special(t->normalized);
+    if (relay_normalizer_is_identity(t->normalizer, x->s, x->len)) return encode_normalized(r, x, is_mixed, is_open);
+    bool is_aligned = r->enc->has_offsets || t->asks_for_place || is_mixed;
+    const relay_aligned_text *text;
+    relay_code code =
+        relay_normalizer_apply(t->normalizer, &r->normalizer, x->s, x->len, x->origin, is_aligned, &text, r->e);
+    if (code != RELAY_OK || text->len == 0) return code;
+    stretch normalized = {.s = text->s, .len = text->len, .of = is_aligned ? text->of : NULL};
+    return encode_normalized(r, &normalized, is_mixed, is_open);
 }
 
 static relay_code check_spans(const relay_text_span *spans, size_t n_spans, size_t *total, relay_err *e) {
@@ -201,24 +358,38 @@ static size_t join_spans(const relay_text_span *spans, size_t n_spans, char *tex
     return n_open;
 }
 
+static relay_code encode_text(encoding_run *r) {
+    const relay_tokenizer *t = r->t;
+    if (r->len == 0) return RELAY_OK;
+    if (t->stretch != NULL) r->stretch = t->stretch->work_create(t->stretch, r->len);
+    if (t->model != NULL) r->model = t->model->work_create(t->model, r->len);
+    stretch all = {.s = r->text, .len = (uint32_t)r->len};
+    relay_code code = split_off(r, t->raw, &all, r->open, r->n_open, encode_between);
+    if (r->stretch != NULL) t->stretch->work_destroy(r->stretch);
+    if (r->model != NULL) t->model->work_destroy(r->model);
+    relay_normalizer_work_fini(&r->normalizer);
+    relay_splitter_work_fini(&r->splitter);
+    return code;
+}
+
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) {
-    encoding_run r = {.t = t, .enc = enc};
-    enc->has_offsets = opts->want_offsets;
+    encoding_run r = {.t = t, .enc = enc, .e = e};
     relay_code code = check_spans(spans, n_spans, &r.len, e);
     if (code != RELAY_OK) return code;
-    char *joined = n_spans > 1 ? relay_calloc(r.len, 1) : NULL;
-    relay_byte_range *open = relay_calloc(n_spans, sizeof *open);
-    size_t n_open = join_spans(spans, n_spans, joined, open);
+    enc->has_offsets = opts->want_offsets;
+    uint32_t first = enc->n;
+    char *joined = n_spans > 1 ? relay_calloc(r.len == 0 ? 1 : r.len, 1) : NULL;
+    relay_byte_range *open = relay_calloc(n_spans == 0 ? 1 : n_spans, sizeof *open);
+    r.n_open = join_spans(spans, n_spans, joined, open);
+    r.open = open;
     r.text = n_spans == 1 ? spans[0].text : joined;
-    relay_bpe_work_expect(&r.bpe_work, r.len);
 
-    if (opts->add_special_tokens && t->adds_bos) add_token(&r, t->bos, 0, 0);
-    if (r.len > 0) code = encode_text(&r, open, n_open, e);
-    if (code == RELAY_OK && opts->add_special_tokens && t->adds_eos) add_token(&r, t->eos, r.len, r.len);
+    code = encode_text(&r);
+    if (code == RELAY_OK)
+        code = relay_post_processor_apply(t->post, enc, first, opts, r.text, (uint32_t)r.len, &r.values, e);
 
-    relay_pretokenizer_work_fini(&r.split_work);
-    relay_bpe_work_fini(&r.bpe_work);
+    relay_added_values_fini(&r.values);
     free(open);
     free(joined);
     return code;

@@ -1,6 +1,6 @@
 """The pre-tokenizers of Hugging Face tokenizers that each name in tokenizer.ggml.pre stands for.
 
-Patterns as in the models' tokenizer.json files, in Oniguruma's syntax; the reference for tokenizer_svc/pretokenizer_scheme.c.
+Patterns as in the models' tokenizer.json files, in Oniguruma's syntax; the reference for tokenizer_svc/formats/gguf_pre.c.
 """
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
@@ -30,8 +30,12 @@ DEEPSEEK_LETTERS = (
     r"Ⰰ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+")
 
 
-def cased(end):
-    return BEFORE + UPPER + "*" + LOWER + "+" + end + "|" + BEFORE + UPPER + "+" + LOWER + "*" + end
+def cased(end, upper=UPPER, lower=LOWER):
+    return BEFORE + upper + "*" + lower + "+" + end + "|" + BEFORE + upper + "+" + lower + "*" + end
+
+
+def not_han(members):
+    return members[:-1] + r"&&[^\p{Han}]]"
 
 
 PRETOKENIZERS = {
@@ -51,6 +55,7 @@ PRETOKENIZERS = {
     "youtu": splits("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|" + CJK_KANA, cased(S_BOTH_CASES) + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES),
     "deepseek-llm": splits("[\r\n]", DEEPSEEK_LETTERS, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK) + [Digits(individual_digits=False)],
     "deepseek-coder": splits("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK) + DIGITS,
+    "kimi-k2": splits("|".join([r"[\p{Han}]+", cased(S + "?", not_han(UPPER), not_han(LOWER)), r"\p{N}{1,3}", PUNCTUATION, SPACES])),
     "deepseek-v3": splits(r"\p{N}{1,3}", CJK_KANA, ASCII_WORD + "|" + MARKED_WORD + r"| ?[\p{P}\p{S}]+[\r\n]*|" + SPACES),
     "spark2_5": splits(r"\p{N}{1,3}", CJK_KANA, ASCII_WORD + "|" + MARKED_WORD + r"| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+", r"\p{N}"),
     "falcon": splits(r"[\p{P}\$\+<=>\^~\|`]+", GPT2_PATTERN, "[0-9][0-9][0-9]"),

@@ -32,6 +32,13 @@ def test_every_decoder_and_rows_of_them():
     assert len(results) == 20 and all(n > 100 and bad == 0 for n, bad in results), done.stdout
 
 
+def test_every_stage_of_the_pipeline():
+    done = run(VENV / "python", ORACLE / "pipeline_oracle.py", check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = compared(done.stdout)
+    assert len(results) == 4 and all(n > 700 and bad == 0 for n, bad in results), done.stdout
+
+
 def test_words_of_every_pretokenizer():
     done = run(VENV / "python", ORACLE / "pretokenizer_oracle.py", check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -119,15 +119,15 @@ static void offsets_and_pieces_are_told_where_they_are_asked_for(void **state) {
     assert_int_equal(enc->n_offset_begin, 5);
     assert_int_equal(enc->n_offset_end, 5);
     assert_int_equal(enc->n_pieces, 5);
-    assert_memory_equal(enc->offset_begin, ((uint32_t[]){0, 0, 5, 6, 7}), 5 * sizeof(uint32_t));
-    assert_memory_equal(enc->offset_end, ((uint32_t[]){0, 5, 6, 7, 8}), 5 * sizeof(uint32_t));
+    assert_memory_equal(enc->offset_begin, ((uint32_t[]){0, 0, 5, 5, 7}), 5 * sizeof(uint32_t));
+    assert_memory_equal(enc->offset_end, ((uint32_t[]){0, 5, 7, 7, 8}), 5 * sizeof(uint32_t));
     assert_int_equal(enc->pieces[2].len, 1); // a byte that is no text
     assert_int_equal(enc->pieces[2].data[0], 0xc3);
     protobuf_c_message_free_unpacked(&response->base, NULL);
     RELAY_SET(&r.options, truncate_to, 3);
     RELAY_SET(&r.options, truncate_side, RELAY__V1__TRUNCATE_SIDE__TRUNCATE_SIDE_LEFT);
     response = tokenize(&r);
-    assert_memory_equal(response->encoding->offset_begin, ((uint32_t[]){0, 6, 7}), 3 * sizeof(uint32_t));
+    assert_memory_equal(response->encoding->offset_begin, ((uint32_t[]){0, 5, 7}), 3 * sizeof(uint32_t));
     protobuf_c_message_free_unpacked(&response->base, NULL);
     tokenize_request_init(&r, "hello");
     RELAY_SET(&r.options, count_only, 1);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/utf8.h"
+#include "tokenizer_svc/formats/gguf_tokenizer.h"
 
 enum { MAX_TOKENS = 1024, NORMAL = 1, CONTROL = 3, USER = 4, UNUSED = 5 };
 
@@ -117,6 +118,16 @@ small_vocab small_vocab_open(gguf_writer *w) {
 
 small_vocab small_vocab_make(const small_vocab_spec *spec) {
     return small_vocab_open(small_vocab_write(spec));
+}
+
+relay_code small_vocab_tokenizer(relay_tokenizer **out, const relay_gguf *g, relay_err *e) {
+    relay_tokenizer_spec s = {0};
+    *out = NULL;
+    relay_arena_init(&s.arena, SIZE_MAX / 2);
+    relay_code code = relay_gguf_tokenizer_read(&s, g, e);
+    if (code == RELAY_OK) code = relay_tokenizer_create(out, &s, e);
+    relay_tokenizer_spec_fini(&s);
+    return code;
 }
 
 void small_vocab_fini(small_vocab *v) {

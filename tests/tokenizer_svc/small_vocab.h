@@ -9,6 +9,7 @@
 #include "common/gguf.h"
 #include "common/vocab.h"
 #include "tests/common/gguf_writer.h"
+#include "tokenizer_svc/tokenizer.h"
 
 // Ids: a token for each byte (0..255), then the merges' results, pieces, control and user tokens, padding, in that
 // order. Lists end with NULL; a NULL list is empty.
@@ -34,6 +35,8 @@ gguf_writer *small_vocab_write(const small_vocab_spec *spec);
 // Opens what the writer wrote; the writer is taken. Fails the test if that fails.
 small_vocab small_vocab_open(gguf_writer *w);
 small_vocab small_vocab_make(const small_vocab_spec *spec);
+// A tokenizer of a GGUF file.
+relay_code small_vocab_tokenizer(relay_tokenizer **out, const relay_gguf *g, relay_err *e);
 void small_vocab_fini(small_vocab *v);
 // The id of a token by its bytes or name.
 uint32_t small_vocab_id(const small_vocab *v, const char *bytes);

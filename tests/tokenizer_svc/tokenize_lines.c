@@ -16,7 +16,10 @@
 #include <time.h>
 
 #include "common/buf.h"
-#include "tokenizer_svc/pretokenizer.h"
+#include "tokenizer_svc/formats/formats.h"
+#include "tokenizer_svc/formats/gguf_pre.h"
+#include "tokenizer_svc/spec_vocab.h"
+#include "tokenizer_svc/splitter.h"
 #include "tokenizer_svc/text_stream.h"
 #include "tokenizer_svc/tokenizer.h"
 
@@ -46,12 +49,13 @@ typedef struct model {
 
 static model load(const char *path) {
     model m;
-    relay_gguf *g;
     relay_err e;
-    if (relay_gguf_open(&g, path, &e) != RELAY_OK || relay_vocab_load_gguf(&m.vocab, g, &e) != RELAY_OK ||
-        relay_tokenizer_load_gguf(&m.tokenizer, g, m.vocab, &e) != RELAY_OK)
+    relay_tokenizer_spec spec;
+    if (relay_tokenizer_spec_read(&spec, path, &e) != RELAY_OK ||
+        relay_vocab_create_from_spec(&m.vocab, &spec, &e) != RELAY_OK ||
+        relay_tokenizer_create(&m.tokenizer, &spec, &e) != RELAY_OK)
         die(e.message);
-    relay_gguf_close(g);
+    relay_tokenizer_spec_fini(&spec);
     return m;
 }
 
@@ -152,30 +156,27 @@ static void print_text(const char *path) {
     unload(m);
 }
 
-static relay_code print_word(void *arg, const char *word, size_t len, relay_err *e) {
-    bool *is_first = arg;
-    printf(*is_first ? "%zu" : " %zu", len);
-    *is_first = false;
-    return RELAY_OK;
-}
-
 static void print_words(const char *name) {
-    const relay_pretokenizer_scheme *scheme = relay_pretokenizer_scheme_find(name, strlen(name));
-    if (scheme == NULL) die("no such scheme");
-    relay_pretokenizer *p;
-    relay_pretokenizer_work work = {0};
+    const relay_gguf_pre *pre = relay_gguf_pre_find(name, strlen(name));
+    if (pre == NULL) die("no such name of tokenizer.ggml.pre");
+    relay_splitter *splitter;
+    relay_splitter_work work = {0};
     relay_err e;
-    if (relay_pretokenizer_create(&p, scheme, &e) != RELAY_OK) die(e.message);
+    if (relay_splitter_create(&splitter, pre->stages, pre->n_stages, true, &e) != RELAY_OK) die(e.message);
     char *text;
     size_t len;
     while (read_text(&text, &len)) {
-        bool is_first = true;
-        if (relay_pretokenizer_split(p, &work, text, len, print_word, &is_first, &e) != RELAY_OK) die(e.message);
+        relay_split split = {0};
+        if (len > 0 &&
+            relay_splitter_apply(splitter, &work, text, (uint32_t)len, NULL, 0, false, &split, &e) != RELAY_OK)
+            die(e.message);
+        for (uint32_t i = 0; i < split.n_words; i++)
+            printf(i == 0 ? "%u" : " %u", split.words[i].end - split.words[i].begin);
         putchar('\n');
         free(text);
     }
-    relay_pretokenizer_work_fini(&work);
-    relay_pretokenizer_destroy(p);
+    relay_splitter_work_fini(&work);
+    relay_splitter_destroy(splitter);
 }
 
 int main(int argc, char **argv) {
@@ -191,8 +192,8 @@ int main(int argc, char **argv) {
     } else if (strcmp(command, "time") == 0 && argc == 4) {
         time_ids(argv[2], strtol(argv[3], NULL, 10));
     } else if (strcmp(command, "schemes") == 0 && argc == 2) {
-        for (uint32_t i = 0; i < relay_pretokenizer_scheme_count(); i++)
-            puts(relay_pretokenizer_scheme_at(i)->name);
+        for (uint32_t i = 0; i < relay_gguf_pre_count(); i++)
+            puts(relay_gguf_pre_at(i)->name);
     } else {
         die("usage: ids|special|text MODEL, words SCHEME, time MODEL N, schemes");
     }

@@ -16,6 +16,7 @@
 #include "tokenizer_svc/formats/sentencepiece.h"
 #include "tokenizer_svc/formats/tekken.h"
 #include "tokenizer_svc/formats/tiktoken.h"
+#include "tokenizer_svc/formats/tokenizer_json.h"
 #include "tokenizer_svc/formats/vocab_files.h"
 
 enum { MAX_FILE_BYTES = 1 << 30, MAX_PATH_BYTES = 4096 };
@@ -69,14 +70,25 @@ static relay_code parse(yyjson_doc **doc, const mapped_file *f, relay_err *e) {
     return relay_json_parse(doc, f->data, f->len, RELAY_JSON_MAX_DEPTH, "JSON", e);
 }
 
-static relay_code read_json(relay_tokenizer_spec *spec, const mapped_file *f, relay_err *e) {
+static relay_code read_tokenizer_json(relay_tokenizer_spec *spec, yyjson_val *root, const char *path, relay_err *e);
+
+static void free_document(void *file) {
+    yyjson_doc_free(file);
+}
+
+static relay_code read_json(relay_tokenizer_spec *spec, const char *path, const mapped_file *f, relay_err *e) {
     yyjson_doc *doc;
     relay_code code = parse(&doc, f, e);
     if (code != RELAY_OK) return code;
+    if (relay_tokenizer_json_is(yyjson_doc_get_root(doc))) {
+        spec->file = doc; // which its strings stay in
+        spec->file_free = free_document;
+        return read_tokenizer_json(spec, yyjson_doc_get_root(doc), path, e);
+    }
     if (relay_tekken_is(yyjson_doc_get_root(doc)))
         code = relay_tekken_read(spec, yyjson_doc_get_root(doc), e);
     else
-        code = relay_fail(e, RELAY_UNIMPLEMENTED, "JSON that is no tekken.json");
+        code = relay_fail(e, RELAY_UNIMPLEMENTED, "JSON that is neither a tokenizer.json nor a tekken.json");
     yyjson_doc_free(doc);
     return code;
 }
@@ -114,7 +126,7 @@ static relay_code read_mapped(relay_tokenizer_spec *spec, const char *path, cons
     if (encoding != NULL || relay_tiktoken_is(f->data, f->len))
         return relay_tiktoken_read(spec, f->data, f->len, encoding, e);
     if (f->len >= 4 && memcmp(f->data, "GGUF", 4) == 0) return read_gguf(spec, path, e);
-    if (first_byte(f) == '{') return read_json(spec, f, e);
+    if (first_byte(f) == '{') return read_json(spec, path, f, e);
     if (relay_sentencepiece_is(f->data, f->len)) return read_sentencepiece(spec, f, e);
     if (ends_with(path, "vocab.txt")) return relay_bert_files_read(spec, f->data, f->len, NULL, e);
     return relay_fail(
@@ -201,6 +213,36 @@ static relay_code read_folder(relay_tokenizer_spec *spec, const char *folder, re
         e, RELAY_NOT_FOUND,
         "the folder holds none of tokenizer.json, tekken.json, tokenizer.model, tiktoken.model, qwen.tiktoken, "
         "vocab.json, encoder.json and vocab.txt");
+}
+
+// The files beside a tokenizer.json, where there are such.
+static relay_code read_tokenizer_json(relay_tokenizer_spec *spec, yyjson_val *root, const char *path, relay_err *e) {
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                                        "chat_template.json"};
+    enum { N = sizeof names / sizeof *names };
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? relay_strndup(".", 1) : relay_strndup(path, (size_t)(slash - path));
+    yyjson_doc *docs[N] = {0};
+    mapped_file jinja = {0};
+    relay_code code = RELAY_OK;
+    for (size_t i = 0; i < N && code == RELAY_OK; i++)
+        code = parse_in(&docs[i], folder, names[i], true, e);
+    if (code == RELAY_OK) code = map_in(&jinja, folder, "chat_template.jinja", true, e);
+    if (code == RELAY_OK) {
+        relay_tokenizer_json_files files = {
+            .config = yyjson_doc_get_root(docs[0]),
+            .special_tokens_map = yyjson_doc_get_root(docs[1]),
+            .generation_config = yyjson_doc_get_root(docs[2]),
+            .chat_template = yyjson_doc_get_root(docs[3]),
+            .jinja = {jinja.data, (uint32_t)jinja.len},
+        };
+        code = relay_tokenizer_json_read(spec, root, &files, e);
+    }
+    for (size_t i = 0; i < N; i++)
+        yyjson_doc_free(docs[i]);
+    unmap(&jinja);
+    free(folder);
+    return code;
 }
 
 // ---- Any of them
