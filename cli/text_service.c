@@ -29,7 +29,8 @@ relay_config_entry relay_cli_text_flag(const char **tokenizer) {
                                 .kind = RELAY_CONFIG_STRING,
                                 .value = tokenizer,
                                 .metavar = "FILE",
-                                .help = "work in this process with this file's tokenizer, and ask no server"};
+                                .help =
+                                    "work in this process with this file's or folder's tokenizer, and ask no server"};
 }
 
 int relay_cli_text_open(relay_cli_text **out, const char *tokenizer, const relay_cli_common *common, bool needs_none) {

@@ -57,12 +57,13 @@ relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, 
     };
     relay_config_entry entries[N_OWN_FLAGS + RELAY_SERVICE_FLAGS] = {
         {"tokenizer", RELAY_CONFIG_STRING, &s->tokenizer, .metavar = "FILE",
-         .help = "the GGUF file whose vocabulary and chat template are served; required"},
+         .help = "the tokenizer's file or folder, whose vocabulary and chat templates are served; required"},
         {"model-name", RELAY_CONFIG_STRING, &s->model_name, .metavar = "NAME",
          .help = "what clients call the model; empty: the file's general.name"},
         {"model-server", RELAY_CONFIG_STRING, &s->model_server, .metavar = "HOST:PORT",
          .help = "the model server, or several with commas between; empty: only tokenizing is served"},
-        {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N", .help = "threads that tokenize short requests, and as many for long ones; 0: one a processor"},
+        {"threads", RELAY_CONFIG_INT, &s->threads, 0, 1024, "N",
+         .help = "threads that tokenize short requests, and as many for long ones; 0: one a processor"},
         {"max-queued-jobs", RELAY_CONFIG_INT, &s->max_queued_jobs, 1, 1 << 20, "N",
          .help = "calls that may wait for such a thread; more are refused"},
         {"max-text-bytes", RELAY_CONFIG_BYTES, &s->max_text_bytes, 1, 1 << 30, "BYTES",
@@ -72,7 +73,7 @@ relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, 
     const relay_config config = {
         .program = "relay-tokenizer",
         .env_prefix = "RELAY_TOKENIZER",
-        .usage = "--tokenizer FILE [--model-server HOST:PORT] [flags]",
+        .usage = "--tokenizer FILE-OR-FOLDER [--model-server HOST:PORT] [flags]",
         .summary = "Serves text for a model over gRPC: generation (relay.v1.GenerationService), tokenizing and chat "
                    "templates (relay.v1.TokenizerService).",
         .entries = entries,
@@ -81,7 +82,7 @@ relay_code relay_tokenizer_settings_read(relay_tokenizer_settings *s, int argc, 
     relay_code code = relay_config_parse(&config, argc, argv, NULL, NULL, help_shown, e);
     if (code != RELAY_OK || *help_shown) return code;
     if (s->tokenizer[0] == '\0') {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--tokenizer is not set; it names the GGUF file to serve");
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "--tokenizer is not set; it names the file or folder to serve");
     }
     return split_servers(s, e);
 }

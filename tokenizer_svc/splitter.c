@@ -328,7 +328,7 @@ static relay_alignment alignment_at(const pass *p, uint32_t at) {
 
 // Whether the byte stands for what the caller's text begins with.
 static bool is_at_beginning(const pass *p, uint32_t at) {
-    return (p->of != NULL || p->is_own) && alignment_at(p, at).begin == 0;
+    return !p->w->is_continuation && (p->of != NULL || p->is_own) && alignment_at(p, at).begin == 0;
 }
 
 // Appends bytes [begin, end) of the pass's text.

@@ -36,6 +36,7 @@ typedef struct relay_words {
 
 // Working memory of one thread; all zero at first.
 typedef struct relay_splitter_work {
+    bool is_continuation; // set by the caller: no text begins here
     relay_aligned_text texts[2];
     relay_words words[2];
     relay_regex_work regex;

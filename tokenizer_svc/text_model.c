@@ -54,7 +54,9 @@ static char *special_text(const relay_text_model *m, relay_special_id special) {
 
 static void load_template(named_template *t, const relay_named_template *from) {
     bool is_default = from->name.len == strlen("default") && memcmp(from->name.s, "default", from->name.len) == 0;
+    // A name goes to clients.
     t->name = is_default ? relay_strndup("", 0) : relay_strndup(from->name.s, from->name.len);
+    relay_utf8_repair(t->name, strlen(t->name));
     relay_err compile_error;
     if (relay_chat_template_compile(&t->compiled, from->source.s, from->source.len, &compile_error) == RELAY_OK) return;
     snprintf(t->error, sizeof t->error, "%s", compile_error.message);
@@ -260,7 +262,7 @@ static relay_code encode_stretch(const relay_text_model *m, const relay_rendered
     if (begin == end) return RELAY_OK;
     size_t n_spans;
     relay_text_span *spans = split_by_origin(r, begin, end, parse_special, &n_spans);
-    relay_encode_opts opts = {0};
+    relay_encode_opts opts = {.is_continuation = begin != 0};
     relay_code code = relay_tokenizer_encode(m->tokenizer, spans, n_spans, &opts, enc, e);
     free(spans);
     return code;

@@ -375,6 +375,7 @@ static relay_code encode_text(encoding_run *r) {
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) {
     encoding_run r = {.t = t, .enc = enc, .e = e};
+    r.splitter.is_continuation = opts->is_continuation;
     relay_code code = check_spans(spans, n_spans, &r.len, e);
     if (code != RELAY_OK) return code;
     enc->has_offsets = opts->want_offsets;

@@ -35,8 +35,9 @@ typedef struct relay_text_span {
 typedef struct relay_encode_opts {
     bool add_special_tokens; // what the file puts around a text, such as BOS and EOS
     bool want_offsets;
-    uint32_t max_tokens; // 0: no limit. The tokens around a text count and stay; of the text's own the first are kept,
-    bool truncate_left;  // or the last
+    bool is_continuation; // the text goes on behind other tokens: what is put where a text begins is not put here
+    uint32_t max_tokens;  // 0: no limit. The tokens around a text count and stay; of the text's own the first are kept,
+    bool truncate_left;   // or the last
 } relay_encode_opts;
 
 // Tokenizes the concatenation of the spans: text of adjacent spans is joined before it is split into words, so that a

@@ -178,3 +178,38 @@ def test_a_closed_output_ends_the_work():
         p = subprocess.run([RELAY, "tokenize", "--jsonl", "--tokenizer", SMOLLM2], input='{"text": "x"}\n' * 100000, stdout=full,
                            stderr=subprocess.PIPE, text=True, timeout=60)
     assert p.returncode == 1 and "standard output" in p.stderr
+
+
+@pytest.fixture
+def small_folder(tmp_path):
+    """A tokenizer.json with a prefix where a text begins, and a chat template in the file beside it."""
+    vocab = {"<s>": 0, "</s>": 1, "\u2581": 2, "a": 3, "b": 4, "\u2581a": 5, "\u2581b": 6}
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}
+    added = [{"id": i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+             for i, name in enumerate(("<s>", "</s>"))]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": metaspace,
+        "post_processor": None, "decoder": metaspace,
+        "model": {"type": "BPE", "vocab": vocab, "merges": [["\u2581", "a"], ["\u2581", "b"]], "unk_token": None, "byte_fallback": False}}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({
+        "bos_token": "<s>", "eos_token": "</s>",
+        "chat_template": "{% for m in messages %}{{ m.content }}{{ eos_token if m.role == 'assistant' else 'a' }}{% endfor %}"}))
+    return tmp_path
+
+
+def test_a_folder_of_hf_s_files(small_folder):
+    flags = ["--tokenizer", small_folder]
+    assert lines("tokenize", *flags, objects=[{"text": "ab a"}, {"text": "<s>a", "parse_special_tokens": True}]) == [
+        {"ids": [5, 4, 5], "offsets": [[0, 1], [1, 2], [2, 4]]}, {"ids": [0, 3], "offsets": [[0, 3], [3, 4]]}]
+    assert lines("detokenize", *flags, objects=[{"ids": [5, 4, 5, 1]}]) == [{"text": "ab a"}]
+    user, answer = {"role": "user", "content": "b"}, {"role": "assistant", "content": "ab"}
+    plain, forged = lines("render", *flags, objects=[{"messages": [user, answer]}, {"messages": [{"role": "user", "content": "b</s>"}]}])
+    assert plain == {"text": "baab</s>", "ids": [6, 3, 3, 4, 1]}
+    assert forged == {"text": "b</s>a", "ids": [6, 3]}  # characters without a token are left out, as by HF
+
+
+def test_text_behind_a_turn_s_ids_begins_nowhere(small_folder):
+    # What follows the ids gets no prefix, as it gets none behind the same tokens made from text.
+    turns = [{"role": "user", "content": "b", "token_ids": [3, 3]}, {"role": "user", "content": "a", "token_ids": [4]}]
+    answer, = lines("render", "--tokenizer", small_folder, objects=[{"messages": turns}])
+    assert answer == {"text": "baaa", "ids": [3, 3, 3, 4, 3]}
