@@ -166,6 +166,7 @@ void relay_answer_note(relay_answer *a, const relay_event *event) {
         a->preemptions += event->preemptions;
         break;
     case RELAY_EVENT_FAILED:
+    case RELAY_EVENT_LEASE:
         break;
     }
     if (event->is_last) {

@@ -21,7 +21,7 @@
 #include "model_svc/snapshot.h"
 #include "model_svc/token_rate.h"
 
-enum { MIN_RETRY_MS = 100, MAX_RETRY_MS = 30000 };
+enum { MIN_RETRY_MS = 100, MAX_RETRY_MS = 30000, MAX_LEASE_CALLS = 256, LEASE_CALLS_A_LOOK = 16 };
 
 // What the snapshot holds.
 typedef struct told {
@@ -32,6 +32,9 @@ typedef struct told {
 struct relay_engine {
     relay_engine_opts opts;
     relay_inbox *inbox;
+    relay_mpsc *lease_calls;    // of relay_lease_call *
+    pthread_mutex_t lease_lock; // who asks holds it, and stop(); the engine never
+    bool refuses_leases;        // under lease_lock
     relay_metrics *own_metrics; // where the caller keeps none
     relay_engine_metrics metrics;
     pthread_t engine_thread, publisher_thread;
@@ -74,6 +77,7 @@ static void tell_state(relay_engine *en) {
                  .waiting_tokens = state.waiting_tokens,
                  .free_blocks = state.total_blocks - state.used_blocks - state.cached_blocks,
                  .cached_blocks = state.cached_blocks,
+                 .leased_sequences = state.n_leases,
                  .total_blocks = state.total_blocks,
                  .unix_ms = relay_unix_ms()},
         .rate = relay_token_rate_get(&en->rate, state.decode_tokens, en->now),
@@ -162,6 +166,24 @@ static bool take_commands(relay_engine *en) {
     return false;
 }
 
+// Those that have come in; false where there may be more than one look answers.
+static bool answer_lease_calls(relay_engine *en) {
+    relay_lease_call *call;
+    for (uint32_t n = 0; n < LEASE_CALLS_A_LOOK; n++) {
+        if (!relay_mpsc_pop(en->lease_calls, &call)) return true;
+        if (call->is_fork) {
+            call->n_tokens = relay_scheduler_fork(en->scheduler, call->from, call->to, call->lease_us, en->now);
+        } else {
+            call->found = relay_scheduler_release(en->scheduler, call->from);
+        }
+        relay_event *slot = relay_spsc_reserve(en->events);
+        RELAY_ASSERT(slot != NULL);
+        *slot = (relay_event){.kind = RELAY_EVENT_LEASE, .lease_call = call};
+        en->n_reserved++;
+    }
+    return false;
+}
+
 // False where nobody can move.
 static bool run_step(relay_engine *en) {
     relay_mono_us began = en->now;
@@ -187,12 +209,13 @@ static void *run_engine(void *arg) {
         wait_for_room(en);
         en->now = relay_mono_now();
         take_commands(en);
+        bool has_answered = answer_lease_calls(en);
         relay_scheduler_expire(en->scheduler, en->now);
         if (atomic_exchange(&en->has_settled_constraints, false)) relay_scheduler_settle_constraints(en->scheduler);
         bool has_moved = run_step(en);
         publish(en);
         tell_state(en);
-        if (!has_moved) sleep_until_called(en);
+        if (!has_moved && has_answered) sleep_until_called(en);
     }
     // The inbox is closed: what it still holds is all there is.
     bool is_empty;
@@ -200,6 +223,11 @@ static void *run_engine(void *arg) {
         wait_for_room(en);
         en->now = relay_mono_now();
         is_empty = take_commands(en);
+        publish(en);
+    } while (!is_empty);
+    do {
+        wait_for_room(en);
+        is_empty = answer_lease_calls(en);
         publish(en);
     } while (!is_empty);
     wait_for_room(en);
@@ -268,6 +296,8 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
         .max_queued_requests = o->max_queued_requests,
         .max_queued_tokens = o->max_queued_tokens,
     });
+    pthread_mutex_init(&en->lease_lock, NULL);
+    en->lease_calls = relay_mpsc_create(MAX_LEASE_CALLS, sizeof(relay_lease_call *));
     relay_scheduler_opts so = {
         .n_groups = o->n_groups,
         .vocab_size = o->vocab_size,
@@ -278,6 +308,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
         .prompt_chunk = o->prompt_chunk,
         .step_target = o->step_target,
         .hash_seed = random_u64(),
+        .max_leases = o->max_leases,
         .emit = on_event,
         .emit_arg = en,
     };
@@ -292,7 +323,7 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     en->results = relay_calloc(limits.max_samples, sizeof en->results[0]);
     // An end for each answer that was cancelled, of which the last look may take all there are, and one for each that
     // expires or is drained; a start, a token and an end for each in the batch, and the scores.
-    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running + RELAY_MAX_SCORED_ROWS;
+    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running + RELAY_MAX_SCORED_ROWS + LEASE_CALLS_A_LOOK;
     en->events =
         relay_spsc_create(round_up_to_power_of_two(en->max_step_events + en->max_step_events / 2), sizeof(relay_event));
     en->own_metrics = o->metrics == NULL ? relay_metrics_create() : NULL;
@@ -306,6 +337,8 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
 
 static void destroy_parts(relay_engine *en) {
     relay_inbox_destroy(en->inbox);
+    relay_mpsc_destroy(en->lease_calls);
+    pthread_mutex_destroy(&en->lease_lock);
     relay_scheduler_destroy(en->scheduler);
     relay_step_destroy(en->step);
     free(en->results);
@@ -360,6 +393,20 @@ void relay_engine_add_credit(relay_engine *en, uint64_t key, uint32_t tokens) {
     relay_inbox_add_credit(en->inbox, key, tokens);
 }
 
+relay_code relay_engine_lease(relay_engine *en, relay_lease_call *call, relay_err *e) {
+    relay_code code = RELAY_OK;
+    pthread_mutex_lock(&en->lease_lock);
+    if (en->refuses_leases || relay_inbox_is_closed(en->inbox)) {
+        code = relay_fail(e, RELAY_UNAVAILABLE, "the model service is draining");
+    } else if (!relay_mpsc_push(en->lease_calls, &call)) {
+        code = relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "%d calls about leases wait already", MAX_LEASE_CALLS);
+        if (e != NULL) e->retry_after_ms = MIN_RETRY_MS;
+    }
+    pthread_mutex_unlock(&en->lease_lock);
+    if (code == RELAY_OK) relay_inbox_wake(en->inbox);
+    return code;
+}
+
 void relay_engine_get_load(const relay_engine *en, relay_engine_load *out) {
     told t;
     relay_snapshot_read(en->snapshot, &t);
@@ -390,6 +437,9 @@ void relay_engine_drain(relay_engine *en) {
 
 void relay_engine_stop(relay_engine *en) {
     if (en->is_joined) return;
+    pthread_mutex_lock(&en->lease_lock);
+    en->refuses_leases = true; // what comes before is answered
+    pthread_mutex_unlock(&en->lease_lock);
     relay_inbox_close(en->inbox);
     atomic_store(&en->is_stopping, true);
     relay_inbox_wake(en->inbox);

@@ -28,10 +28,21 @@ typedef struct relay_engine_load {
     uint64_t waiting_tokens; // ids of those waiting
     // Of all groups together; free + cached + those in use = total. Cached ones are given to whoever needs them.
     uint32_t free_blocks, cached_blocks, total_blocks;
+    uint32_t leased_sequences;
     uint64_t unix_ms;         // wall time of the snapshot
     double tokens_per_second; // sampled, over the last seconds
     bool is_draining;
 } relay_engine_load;
+
+// What is asked about leases, and the answer. The caller's until its LEASE event.
+typedef struct relay_lease_call {
+    void *owner;  // the receiver's own
+    bool is_fork; // else a release, of `from`
+    relay_sequence_key from, to;
+    int64_t lease_us;
+    uint32_t n_tokens; // the answer to a fork: ids that are kept
+    bool found;        // the answer to a release
+} relay_lease_call;
 
 typedef struct relay_engine_opts {
     const relay_model_ops *model_ops;
@@ -49,6 +60,7 @@ typedef struct relay_engine_opts {
     // Called on the publisher thread with what happened since the last call, oldest first; the events of one step are
     // adjacent, and may come in two calls. It must not wait for anybody: while it does not return, the engine holds its
     // next step once the events' ring is full.
+    uint32_t max_leases; // finished sequences whose blocks are kept on request
     void (*publish)(void *arg, const relay_event *events, uint32_t n_events);
     void *publish_arg;
     relay_metrics *metrics; // may be NULL
@@ -66,6 +78,9 @@ relay_code relay_engine_submit(relay_engine *en, relay_request *r, uint64_t *key
 // step.
 void relay_engine_cancel(relay_engine *en, uint64_t key);
 void relay_engine_add_credit(relay_engine *en, uint64_t key, uint32_t tokens);
+// Takes the call when it returns OK, and answers it with a LEASE event between two steps. RESOURCE_EXHAUSTED,
+// UNAVAILABLE (draining).
+relay_code relay_engine_lease(relay_engine *en, relay_lease_call *call, relay_err *e) RELAY_NODISCARD;
 void relay_engine_get_load(const relay_engine *en, relay_engine_load *out);
 // Any thread: constraints of requests that were submitted may be ready, or have failed.
 void relay_engine_settle_constraints(relay_engine *en);

@@ -31,6 +31,7 @@ void relay_engine_metrics_init(relay_engine_metrics *m, relay_metrics *r) {
                             "KV blocks that nobody uses but that are kept for whoever begins alike.", NULL);
     m->cached_tokens = relay_metrics_counter(r, "relay_cached_tokens_total",
                                              "Tokens whose keys and values were found, not computed.", NULL);
+    m->leased = relay_metrics_gauge(r, "relay_leased_sequences", "Finished sequences whose KV blocks are kept.", NULL);
     m->preemptions =
         relay_metrics_counter(r, "relay_preemptions_total", "Times a request gave up its KV blocks to another.", NULL);
     m->finished[RELAY_FINISH_EOS] = requests(r, "code=\"OK\",reason=\"EOS\"");
@@ -87,6 +88,8 @@ void relay_engine_metrics_event(relay_engine_metrics *m, const relay_sequence *q
         relay_counter_add(m->finished[ev->finish], 1);
         relay_histogram_observe(m->request_seconds, seconds(received, now));
         break;
+    case RELAY_EVENT_LEASE:
+        break;
     case RELAY_EVENT_FAILED:
         relay_counter_add(m->failed[ev->code], 1);
         relay_histogram_observe(m->request_seconds, seconds(received, now));
@@ -106,6 +109,7 @@ void relay_engine_metrics_state(relay_engine_metrics *m, const relay_scheduler_s
     relay_gauge_set(m->kv_blocks, s->total_blocks);
     relay_gauge_set(m->kv_used_blocks, s->used_blocks);
     relay_gauge_set(m->kv_cached_blocks, s->cached_blocks);
+    relay_gauge_set(m->leased, s->n_leases);
     relay_gauge_set(m->kv_unused_slots, (double)s->unused_slots);
     relay_gauge_set(m->kv_touched_bytes, (double)kv_touched_bytes);
     relay_counter_add(m->prefill_tokens, s->prefill_tokens - m->last.prefill_tokens);

@@ -10,7 +10,7 @@
 
 typedef struct relay_engine_metrics {
     relay_gauge *requests_waiting, *requests_running;
-    relay_gauge *kv_usage, *kv_blocks, *kv_used_blocks, *kv_cached_blocks, *kv_block_tokens, *kv_unused_slots,
+    relay_gauge *kv_usage, *kv_blocks, *kv_used_blocks, *kv_cached_blocks, *leased, *kv_block_tokens, *kv_unused_slots,
         *kv_touched_bytes;
     relay_counter *prefill_tokens, *decode_tokens, *preemptions, *cached_tokens;
     relay_counter *finished[RELAY_FINISH_DRAINED + 1]; // by reason

@@ -29,6 +29,7 @@ typedef enum relay_event_kind {
     RELAY_EVENT_TOKEN,    // `sample` is its next token. An EOS or stop id that ends it is reported too.
     RELAY_EVENT_FINISHED, // its last: `finish` says why
     RELAY_EVENT_FAILED,   // the last of all answers of the request: `code` and `message`
+    RELAY_EVENT_LEASE,    // of no request: `lease_call` is answered
 } relay_event_kind;
 
 // An answer that ends before it was admitted has its last event alone, without STARTED. The answers of a request tell
@@ -50,6 +51,8 @@ typedef struct relay_event {
     uint32_t output_tokens; // resumed ones included
     uint32_t preemptions;
     uint64_t queue_us, prefill_us, decode_us;
+    // LEASE
+    struct relay_lease_call *lease_call;
     // FAILED
     relay_code code;
     char message[RELAY_ERR_MESSAGE_MAX];

@@ -13,7 +13,7 @@ void relay_load_message(Relay__V1__Load *out, const relay_engine_load *load) {
     RELAY_SET(out, free_blocks, load->free_blocks);
     RELAY_SET(out, cached_blocks, load->cached_blocks);
     RELAY_SET(out, total_blocks, load->total_blocks);
-    RELAY_SET(out, leased_sequences, 0); // lease_ms is refused
+    RELAY_SET(out, leased_sequences, load->leased_sequences);
     RELAY_SET(out, draining, load->is_draining);
     RELAY_SET(out, tokens_per_second, load->tokens_per_second);
     RELAY_SET(out, snapshot_unix_ms, load->unix_ms);

@@ -23,6 +23,7 @@
 #include "model_svc/settings.h"
 
 static const int64_t DEAD_ENGINE_US = 60 * 1000000LL; // a step that takes longer has hung
+enum { MAX_LEASES = 1024 };
 static const int64_t DRAIN_POLL_US = 20000;
 static const int64_t FLUSH_US = 2 * 1000000LL; // for last messages to leave once everything has ended
 
@@ -107,6 +108,7 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
         .token_budget = (uint32_t)s->token_budget,
         .prompt_chunk = (uint32_t)s->prompt_chunk,
         .step_target = s->step_target_ms * 1000,
+        .max_leases = MAX_LEASES,
         .max_queued_requests = (uint32_t)s->max_queued_requests,
         .max_queued_tokens = (uint64_t)s->max_queued_tokens,
         .publish = relay_model_service_publish,
@@ -119,7 +121,7 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
     relay_gauge_set(
         relay_metrics_gauge(p->ports.metrics, "relay_model_weight_bytes", "Memory of the weights as kept.", NULL),
         (double)info->weight_bytes);
-    relay_model_service_serve(p->service, p->engine, info, p->vocab, kernels->name);
+    relay_model_service_serve(p->service, p->engine, info, p->vocab, kernels->name, (uint32_t)s->max_lease_ms);
     atomic_store(&p->alive_engine, p->engine);
     RELAY_LOG(
         RELAY_LOG_INFO, "model loaded",

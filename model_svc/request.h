@@ -24,6 +24,12 @@ enum {
     RELAY_SALT_BYTES = 32, // of a prefix cache's salt: a SHA-256
 };
 
+// A sequence's name, the tenant's before it, as a hash; zero where it has none. Two with one hash share a lease at
+// most.
+typedef struct relay_sequence_key {
+    uint64_t high, low;
+} relay_sequence_key;
+
 // Ids that end an answer when it ends with them.
 typedef struct relay_stop_sequence {
     const uint32_t *ids;
@@ -75,9 +81,11 @@ typedef struct relay_request {
     const relay_stop_sequence *stop_sequences; // of the output, each of 1 to RELAY_MAX_STOP_SEQUENCE_IDS ids
     uint32_t n_stop_sequences;
 
-    uint8_t salt[RELAY_SALT_BYTES]; // whose cached blocks it may share: those of requests with the same salt
-    bool bypass_prefix_cache;       // computes all of its prompt
-    bool do_not_store;              // what it computes is not kept for others
+    uint8_t salt[RELAY_SALT_BYTES];  // whose cached blocks it may share: those of requests with the same salt
+    relay_sequence_key sequence_key; // of sequence_id
+    int64_t lease_us;                // how long the first answer's blocks are kept after its end; 0: they are not
+    bool bypass_prefix_cache;        // computes all of its prompt
+    bool do_not_store;               // what it computes is not kept for others
 
     int32_t priority;            // higher runs first
     relay_mono_us deadline;      // DEADLINE_EXCEEDED past it; RELAY_NEVER_US

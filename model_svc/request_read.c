@@ -4,7 +4,9 @@
 
 #include <openssl/evp.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/fingerprint.h"
 #include "common/ident.h"
@@ -248,6 +250,7 @@ static relay_code read_cache(relay_request *r, const Relay__V1__CacheOptions *c,
                           RELAY_MAX_LABEL_BYTES);
     }
     derive_salt(r, c);
+    r->sequence_key = relay_sequence_key_of(r->tenant, r->sequence_id);
     r->bypass_prefix_cache = c != NULL && c->has_bypass_prefix_cache && c->bypass_prefix_cache;
     r->do_not_store = c != NULL && c->has_do_not_store && c->do_not_store;
     return RELAY_OK;
@@ -257,8 +260,19 @@ relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateT
                                     protobuf_c_boolean is_set, ProtobufCBinaryData tenant, const char *field,
                                     relay_err *e) {
     relay_code code = relay_request_label(r, &r->tenant, is_set, tenant, field, e);
-    if (code == RELAY_OK) derive_salt(r, m->cache);
-    return code;
+    if (code != RELAY_OK) return code;
+    derive_salt(r, m->cache);
+    r->sequence_key = relay_sequence_key_of(r->tenant, r->sequence_id);
+    return RELAY_OK;
+}
+
+relay_sequence_key relay_sequence_key_of(const char *tenant, const char *sequence_id) {
+    if (sequence_id[0] == '\0') return (relay_sequence_key){0};
+    char text[2 * RELAY_MAX_LABEL_BYTES + 2];
+    // A NUL ends the tenant's name and is in none.
+    size_t n = (size_t)snprintf(text, sizeof text, "%s%c%s", tenant, '\0', sequence_id);
+    XXH128_hash_t hash = XXH3_128bits(text, n);
+    return (relay_sequence_key){.high = hash.high64, .low = hash.low64};
 }
 
 // What is resumed must have something left to generate.
@@ -311,7 +325,14 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
     if (code != RELAY_OK) return code;
     code = relay_request_label(r, &r->sequence_id, m->has_sequence_id, m->sequence_id, "sequence_id", e);
     if (code != RELAY_OK) return code;
-    if (m->has_lease_ms && m->lease_ms != 0) return relay_request_unsupported(e, "lease_ms");
+    if (m->has_lease_ms && m->lease_ms != 0) {
+        if (r->sequence_id[0] == '\0') {
+            return relay_fail(e, RELAY_INVALID_ARGUMENT, "lease_ms is %u; without a sequence_id it leads to nothing",
+                              m->lease_ms);
+        }
+        uint32_t ms = m->lease_ms < rules->max_lease_ms ? m->lease_ms : rules->max_lease_ms;
+        r->lease_us = (int64_t)ms * 1000;
+    }
     code = relay_request_read_sampling(r, m->sampling, m->resume, rules, e);
     if (code != RELAY_OK) return code;
     code = read_stop(r, m->stop, rules, e);

@@ -15,6 +15,7 @@
 typedef struct relay_request_rules {
     uint32_t vocab_size;     // ids are below it
     uint32_t max_context;    // positions of one sequence
+    uint32_t max_lease_ms;   // longer ones are cut to it
     const uint32_t *eos_ids; // ascending; borrowed, outlives every request
     uint32_t n_eos_ids;
     const uint8_t *fingerprint;          // [RELAY_FINGERPRINT_BYTES] of the vocabulary; borrowed likewise
@@ -37,6 +38,8 @@ relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateToken
 relay_code relay_request_set_tenant(relay_request *r, const Relay__V1__GenerateTokensRequest *m,
                                     protobuf_c_boolean is_set, ProtobufCBinaryData tenant, const char *field,
                                     relay_err *e) RELAY_NODISCARD;
+// The name of a sequence, for leases. Zero where there is no id.
+relay_sequence_key relay_sequence_key_of(const char *tenant, const char *sequence_id);
 // A label of a message as text for logs: at most RELAY_MAX_LABEL_BYTES, no NUL; "" where it is unset.
 relay_code relay_request_label(relay_request *r, const char **out, protobuf_c_boolean is_set, ProtobufCBinaryData value,
                                const char *field, relay_err *e) RELAY_NODISCARD;

@@ -44,7 +44,7 @@ void relay_scheduler_leave_waiting(relay_scheduler *s, relay_sequence *q) {
 // An entry for each block, and one for the salt of each sequence. Where all groups have a window, entries whose blocks
 // have left it lead to those that still have theirs: those of the sequences that run.
 uint32_t relay_scheduler_max_entries(const relay_scheduler *s) {
-    uint64_t n = s->opts.max_running;
+    uint64_t n = s->opts.max_running + s->opts.max_leases;
     bool has_window_only = true;
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
         n += s->opts.n_blocks[g];
@@ -78,6 +78,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         further->next = s->free_sequences;
         s->free_sequences = further;
     }
+    s->leases = relay_leases_create(s->index, s->pools, o->n_groups, o->max_leases);
     s->tenants = relay_tenants_create(o->max_sequences);
     relay_pace_init(&s->pace, o->step_target);
     s->answers = relay_calloc(o->max_sequences, sizeof(relay_sequence *));
@@ -95,6 +96,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
 
 void relay_scheduler_destroy(relay_scheduler *s) {
     if (s == NULL) return;
+    relay_leases_destroy(s->leases);
     relay_prefix_index_destroy(s->index);
     relay_tenants_destroy(s->tenants);
     for (uint32_t g = 0; g < s->opts.n_groups; g++)
@@ -218,6 +220,7 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
                             relay_mono_us now) {
     relay_mono_us admitted = q->admitted_at < now ? q->admitted_at : now;
     relay_mono_us first = q->first_token_at < now ? q->first_token_at : now;
+    if (why != RELAY_FINISH_CANCELLED && why != RELAY_FINISH_DRAINED) relay_scheduler_lease(s, q, now);
     end(s, q,
         &(relay_event){
             .kind = RELAY_EVENT_FINISHED,
@@ -337,7 +340,9 @@ void relay_scheduler_expire(relay_scheduler *s, relay_mono_us now) {
     if (now < s->next_expiry) return;
     relay_mono_us running = expire_list(s, &s->running, now);
     relay_mono_us waiting = expire_list(s, &s->waiting, now);
+    relay_mono_us leases = relay_leases_expire(s->leases, now);
     s->next_expiry = running < waiting ? running : waiting;
+    if (leases < s->next_expiry) s->next_expiry = leases;
 }
 
 relay_mono_us relay_scheduler_next_expiry(const relay_scheduler *s) {

@@ -40,6 +40,7 @@ typedef struct relay_scheduler_opts {
     uint32_t token_budget;                  // rows of a step; at least max_running
     uint32_t prompt_chunk;                  // most rows of one sequence in a step; 0: what the budget leaves
     relay_mono_us step_target; // how long a step with decoding sequences should last at most; 0: no limit to prompts
+    uint32_t max_leases;       // finished sequences whose blocks are kept on request
     uint64_t hash_seed;        // of the prefix index; only time depends on it
     // Called with each event as it happens. Times and counts of the sequence may be read; after a last event its id is
     // free when the call returns.
@@ -51,8 +52,10 @@ typedef struct relay_scheduler_opts {
 typedef struct relay_scheduler_state {
     uint64_t step; // the last one made
     uint32_t n_waiting, n_running;
-    uint64_t waiting_tokens;                            // ids of those waiting
-    uint32_t used_blocks, cached_blocks, total_blocks;  // of all groups; cached: kept, and there for the taking
+    uint64_t waiting_tokens; // ids of those waiting
+    uint32_t n_leases;
+    uint32_t used_blocks, cached_blocks,
+        total_blocks; // of all groups; used: by sequences and leases; cached: kept, and there for the taking
     uint32_t group_touched_blocks[RELAY_MAX_KV_GROUPS]; // blocks taken at least once
     // Positions of held blocks that neither hold an id's KV nor get it in the step made last, of all groups.
     uint64_t unused_slots;
@@ -81,6 +84,12 @@ void relay_scheduler_settle_constraints(relay_scheduler *s);
 void relay_scheduler_expire(relay_scheduler *s, relay_mono_us now);
 // No expire() is needed before then; RELAY_NEVER_US.
 relay_mono_us relay_scheduler_next_expiry(const relay_scheduler *s);
+// A lease of the name `to` on what there is of the sequence `from`, leased or running: how many ids it holds, 0 where
+// nothing is known of it. It gives way when blocks are needed.
+uint32_t relay_scheduler_fork(relay_scheduler *s, relay_sequence_key from, relay_sequence_key to, int64_t lease_us,
+                              relay_mono_us now);
+// Ends the lease; false where there is none.
+bool relay_scheduler_release(relay_scheduler *s, relay_sequence_key key);
 // Ends everything with DRAINED.
 void relay_scheduler_end_all(relay_scheduler *s, relay_mono_us now);
 

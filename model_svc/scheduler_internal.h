@@ -5,6 +5,7 @@
 #define RELAY_MODEL_SVC_SCHEDULER_INTERNAL_H
 
 #include "model_svc/block_pool.h"
+#include "model_svc/leases.h"
 #include "model_svc/pace.h"
 #include "model_svc/prefix_index.h"
 #include "model_svc/scheduler.h"
@@ -22,6 +23,7 @@ struct relay_scheduler {
     uint32_t max_tokens; // ids of one sequence: the context, or the smallest pool
     relay_block_pool *pools[RELAY_MAX_KV_GROUPS];
     relay_prefix_index *index;
+    relay_leases *leases;
     // [2 * max_sequences]: the first answer of the request at place i is sequences[i], further ones are taken from the
     // second half.
     relay_sequence *sequences;
@@ -61,6 +63,11 @@ void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_eve
 void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed);
 void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
                             relay_mono_us now);
+
+// ---- scheduler_leases.c
+
+// Keeps what `q`, which is about to end, has stored, where its request asks for it.
+void relay_scheduler_lease(relay_scheduler *s, const relay_sequence *q, relay_mono_us now);
 
 // ---- scheduler_rows.c
 

@@ -36,6 +36,7 @@ static bool schedule_running(relay_scheduler *s, relay_sequence *q, uint32_t max
     uint32_t n_rows = relay_min_u32(chunk(s, q), max_rows), room;
     if (n_rows == 0) return false;
     while ((room = relay_scheduler_room_for(s, q)) == 0) {
+        if (relay_leases_remove_oldest(s->leases)) continue;
         relay_sequence *victim = find_victim(s, q);
         if (victim == NULL) return false;
         relay_scheduler_preempt(s, victim);
@@ -51,8 +52,8 @@ static relay_sequence *last_paused(const relay_scheduler *s) {
     return q;
 }
 
-// Sees to it that `n_tokens` of `q`, which does not run yet, fit, at the cost of paused ones if need be: who is not
-// served for want of credit must not keep out who could be. Does nothing where that is not enough.
+// Sees to it that `n_tokens` of `q`, which does not run yet, fit, at the cost of leases and of paused ones if need be:
+// who is not served for want of credit must not keep out who could be. Does nothing where that is not enough.
 static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_tokens) {
     static const uint32_t none[RELAY_MAX_KV_GROUPS];
     uint32_t of_paused[RELAY_MAX_KV_GROUPS] = {0}; // at most: some may be shared with others
@@ -60,6 +61,8 @@ static bool make_room(relay_scheduler *s, const relay_sequence *q, uint32_t n_to
         if (!relay_sequence_is_paused(p)) continue;
         for (uint32_t g = 0; g < s->opts.n_groups; g++)
             of_paused[g] += p->n_blocks - p->first_block[g];
+    }
+    while (!relay_scheduler_has_room(s, q, n_tokens, none) && relay_leases_remove_oldest(s->leases)) {
     }
     if (!relay_scheduler_has_room(s, q, n_tokens, of_paused)) return false;
     relay_sequence *paused;

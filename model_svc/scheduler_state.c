@@ -12,6 +12,7 @@ void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *
         .prefill_tokens = s->prefill_tokens,
         .decode_tokens = s->decode_tokens,
         .preemptions = s->preemptions,
+        .n_leases = relay_leases_count(s->leases),
         .cached_tokens = s->cached_tokens,
     };
     for (uint32_t g = 0; g < s->opts.n_groups; g++) {
@@ -80,23 +81,25 @@ static const char *check_sequence(const relay_scheduler *s, const relay_sequence
     return NULL;
 }
 
-static const char *check_pool(const relay_scheduler *s, uint32_t g) {
-    uint32_t *holders = relay_calloc(s->opts.n_blocks[g], sizeof holders[0]);
-    for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        for (uint32_t i = q->first_block[g]; i < q->n_blocks; i++)
-            holders[q->lane->tables[g][i]]++;
-    }
-    const char *why = relay_block_pool_check(s->pools[g], holders);
-    free(holders);
-    return why;
-}
-
-static const char *check_index(const relay_scheduler *s) {
+// Blocks and entries have as many holders and users as there are sequences and leases that hold them.
+static const char *check_holds(const relay_scheduler *s) {
+    uint32_t *holders[RELAY_MAX_KV_GROUPS] = {0};
     uint32_t *users = relay_calloc(relay_scheduler_max_entries(s), sizeof users[0]);
+    for (uint32_t g = 0; g < s->opts.n_groups; g++)
+        holders[g] = relay_calloc(s->opts.n_blocks[g], sizeof holders[g][0]);
     for (const relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (q->entry != RELAY_NO_ENTRY) users[q->entry]++;
+        for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+            for (uint32_t i = q->first_block[g]; i < q->n_blocks; i++)
+                holders[g][q->lane->tables[g][i]]++;
+        }
     }
+    relay_leases_count_holds(s->leases, holders, users);
     const char *why = relay_prefix_index_check(s->index, users);
+    for (uint32_t g = 0; g < s->opts.n_groups; g++) {
+        if (why == NULL) why = relay_block_pool_check(s->pools[g], holders[g]);
+        free(holders[g]);
+    }
     free(users);
     return why;
 }
@@ -121,7 +124,5 @@ const char *relay_scheduler_check(const relay_scheduler *s) {
         if (l->counts.n_items != 0 || l->repeats.n != 0) return "a free lane is not clean";
     }
     if (n_lanes != s->opts.max_running) return "a lane is neither free nor held once";
-    for (uint32_t g = 0; why == NULL && g < s->opts.n_groups; g++)
-        why = check_pool(s, g);
-    return why == NULL ? check_index(s) : why;
+    return check_holds(s);
 }

@@ -92,6 +92,10 @@ static void flush_all(relay_answer_stream **touched, uint64_t step) {
 void relay_model_service_publish(void *service, const relay_event *events, uint32_t n_events) {
     relay_answer_stream *touched = NULL;
     for (uint32_t i = 0; i < n_events; i++) {
+        if (events[i].kind == RELAY_EVENT_LEASE) {
+            relay_lease_reply(events[i].lease_call);
+            continue;
+        }
         if (i != 0 && events[i].step != events[i - 1].step) flush_all(&touched, events[i - 1].step);
         relay_answer *a = events[i].request->owner;
         relay_answer_stream *stream = a->stream;
@@ -198,6 +202,8 @@ relay_model_service *relay_model_service_create(relay_rpc_server *server, relay_
     add_method(s, server, &relay_generate_tokens_method);
     add_method(s, server, &relay_session_method);
     add_method(s, server, &cancel_method);
+    add_method(s, server, &relay_fork_sequence_method);
+    add_method(s, server, &relay_release_sequence_method);
     add_method(s, server, &relay_get_model_info_method);
     add_method(s, server, &relay_get_load_method);
     RELAY_ASSERT(pthread_create(&s->ticker, NULL, run_ticker, s) == 0);
@@ -209,12 +215,13 @@ static void on_constraint_settled(void *engine) {
 }
 
 void relay_model_service_serve(relay_model_service *s, relay_engine *engine, const relay_model_info *info,
-                               const relay_vocab *vocab, const char *backend) {
+                               const relay_vocab *vocab, const char *backend, uint32_t max_lease_ms) {
     relay_serving *v = &s->serving;
     *v = (relay_serving){.engine = engine, .info = info, .vocab = vocab, .backend = backend};
     v->rules = (relay_request_rules){
         .vocab_size = info->vocab_size,
         .max_context = info->max_context,
+        .max_lease_ms = max_lease_ms,
         .fingerprint = relay_vocab_fingerprint(vocab),
         .defaults = info->default_sampling,
         .default_penalty_window = info->default_penalty_window,

@@ -31,7 +31,7 @@ relay_model_service *relay_model_service_create(relay_rpc_server *server, relay_
 void relay_model_service_publish(void *service, const relay_event *events, uint32_t n_events);
 // From now on calls are served. Everything is borrowed until destroy. Call once.
 void relay_model_service_serve(relay_model_service *s, relay_engine *engine, const relay_model_info *info,
-                               const relay_vocab *vocab, const char *backend);
+                               const relay_vocab *vocab, const char *backend, uint32_t max_lease_ms);
 // Sessions are told, and ended once their last sequence has; the engine is drained. Running answers go on.
 void relay_model_service_drain(relay_model_service *s);
 // After the server's drain and before its destroy; the engine has stopped.

@@ -67,6 +67,7 @@ struct relay_model_service {
 };
 
 extern const relay_rpc_method relay_generate_tokens_method, relay_session_method;
+extern const relay_rpc_method relay_fork_sequence_method, relay_release_sequence_method;
 extern const relay_rpc_method relay_get_model_info_method, relay_get_load_method;
 
 // The engine and the rest, or NULL with an error while the model is being loaded.
@@ -80,6 +81,9 @@ relay_code relay_answer_submit(relay_answer *a, relay_answer_stream *stream, rel
 // Publisher thread, after an answer's last event was told and the stream's lock was released: logs, counts, frees, and
 // drops its reference of the call, which may free the stream.
 void relay_answer_release(relay_answer *a);
+
+// Publisher thread: tells the caller what became of it. Frees it.
+void relay_lease_reply(relay_lease_call *call);
 
 // Under the stream's lock: ends the call of a client that does not read.
 void relay_answer_stream_cut(relay_answer_stream *stream);

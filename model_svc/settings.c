@@ -7,7 +7,7 @@
 #include "common/config.h"
 #include "kernels/kernels.h"
 
-enum { N_OWN_FLAGS = 12 };
+enum { N_OWN_FLAGS = 13 };
 
 // What a table of ranges cannot say.
 static relay_code check(const relay_model_settings *s, relay_err *e) {
@@ -42,6 +42,7 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
         .max_running = 64,
         .token_budget = 512,
         .step_target_ms = 50,
+        .max_lease_ms = 600000,
         .max_queued_requests = 1024,
         .max_queued_tokens = 1 << 20,
     };
@@ -63,6 +64,8 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
          .help = "most prompt tokens of one sequence in a step; 0: what the budget leaves"},
         {"step-target-ms", RELAY_CONFIG_INT, &s->step_target_ms, 0, 60000, "MS",
          .help = "how long a step may last while somebody waits for tokens: bounds the prompts in it; 0: no bound"},
+        {"max-lease-ms", RELAY_CONFIG_INT, &s->max_lease_ms, 0, 86400000, "MS",
+         .help = "how long a finished sequence's keys and values may be kept at most, where lease_ms asks for it"},
         {"max-queued-requests", RELAY_CONFIG_INT, &s->max_queued_requests, 1, 1 << 16, "N",
          .help = "requests that may wait; more are refused"},
         {"max-queued-tokens", RELAY_CONFIG_INT, &s->max_queued_tokens, 1, 1LL << 32, "N",

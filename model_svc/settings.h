@@ -12,8 +12,8 @@
 typedef struct relay_model_settings {
     const char *model, *kernels, *kv_type;
     uint64_t kv_memory;
-    int64_t threads, max_context, max_running, token_budget, prompt_chunk, step_target_ms, max_queued_requests,
-        max_queued_tokens;
+    int64_t threads, max_context, max_running, token_budget, prompt_chunk, step_target_ms, max_lease_ms,
+        max_queued_requests, max_queued_tokens;
     relay_service_settings service;
 } relay_model_settings;
 

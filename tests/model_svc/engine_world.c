@@ -23,6 +23,7 @@ const relay_engine_opts engine_roomy = {
     .max_running = 32,
     .token_budget = 128,
     .prompt_chunk = 64,
+    .max_leases = 8,
     .max_queued_requests = 128,
     .max_queued_tokens = 100000,
 };
@@ -32,6 +33,10 @@ static void note(engine_world *w, bool holds, const char *what) {
 }
 
 static void take_event(engine_world *w, const relay_event *ev) {
+    if (ev->kind == RELAY_EVENT_LEASE) {
+        *(bool *)ev->lease_call->owner = true;
+        return;
+    }
     engine_request *r = ev->request->owner;
     note(w, ev->step >= w->last_step, "events of an earlier step came after those of a later one");
     w->last_step = ev->step;
@@ -49,6 +54,8 @@ static void take_event(engine_world *w, const relay_event *ev) {
         note(w, r->is_started, "a token came before the start");
         if (r->n_drawn == 0) r->first_token_in = ev->step;
         r->drawn[r->n_drawn++] = ev->sample.token_id;
+        break;
+    case RELAY_EVENT_LEASE:
         break;
     case RELAY_EVENT_FINISHED:
     case RELAY_EVENT_FAILED:

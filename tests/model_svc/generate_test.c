@@ -87,6 +87,69 @@ static void what_is_resumed_goes_on_as_if_nothing_had_happened(void **state) {
     service_world_destroy(w);
 }
 
+// ---- Leases
+
+static uint32_t fork_sequence(const char *from, const char *to, uint32_t lease_ms, relay_code code, const char *text) {
+    Relay__V1__ForkSequenceRequest m = RELAY__V1__FORK_SEQUENCE_REQUEST__INIT;
+    RELAY_SET(&m, sequence_id, relay_message_text(from));
+    RELAY_SET(&m, new_sequence_id, relay_message_text(to));
+    RELAY_SET(&m, lease_ms, lease_ms);
+    ProtobufCMessage *reply = NULL;
+    relay_err e = {0};
+    relay_code got =
+        relay_rpc_client_unary(w->client, "/relay.v1.ModelService/ForkSequence", &m.base,
+                               &relay__v1__fork_sequence_response__descriptor, NULL, 0, RELAY_NEVER_US, &reply, &e);
+    if (got != code || strstr(e.message, text) == NULL) fail_msg("%s: %s", relay_code_name(got), e.message);
+    if (got != RELAY_OK) return 0;
+    uint32_t n = ((Relay__V1__ForkSequenceResponse *)reply)->cached_tokens;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return n;
+}
+
+static bool release_sequence(const char *id) {
+    Relay__V1__ReleaseSequenceRequest m = RELAY__V1__RELEASE_SEQUENCE_REQUEST__INIT;
+    RELAY_SET(&m, sequence_id, relay_message_text(id));
+    ProtobufCMessage *reply = NULL;
+    relay_err e = {0};
+    if (relay_rpc_client_unary(w->client, "/relay.v1.ModelService/ReleaseSequence", &m.base,
+                               &relay__v1__release_sequence_response__descriptor, NULL, 0, RELAY_NEVER_US, &reply,
+                               &e) != RELAY_OK) {
+        fail_msg("%s", e.message);
+    }
+    bool found = ((Relay__V1__ReleaseSequenceResponse *)reply)->found;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return found;
+}
+
+static bool has_two_leases(const Relay__V1__Load *load) {
+    return load->leased_sequences == 2;
+}
+
+static bool has_no_lease(const Relay__V1__Load *load) {
+    return load->leased_sequences == 0 && load->free_blocks + load->cached_blocks == load->total_blocks;
+}
+
+static void sequences_are_leased_forked_and_released(void **state) {
+    w = service_world_create((service_world_opts){0});
+    token_request r;
+    token_request_init(&r, 100, 10, 5);
+    RELAY_SET(&r.message, sequence_id, relay_message_text("chat"));
+    RELAY_SET(&r.message, lease_ms, 60000);
+    generate(w->client, &r.message, &a);
+    assert_int_equal(a.code, RELAY_OK);
+    assert_int_equal(fork_sequence("chat", "other", 60000, RELAY_OK, ""), 96);
+    service_world_wait_for(w, has_two_leases);
+    assert_int_equal(fork_sequence("unknown", "other", 60000, RELAY_OK, ""), 0);
+    fork_sequence("chat", "", 60000, RELAY_INVALID_ARGUMENT, "new_sequence_id is empty");
+    fork_sequence("", "x", 60000, RELAY_INVALID_ARGUMENT, "sequence_id is empty");
+    fork_sequence("chat", "x", 0, RELAY_INVALID_ARGUMENT, "lease_ms is 0");
+    assert_true(release_sequence("chat"));
+    assert_false(release_sequence("chat"));
+    assert_true(release_sequence("other"));
+    service_world_wait_for(w, has_no_lease);
+    service_world_destroy(w);
+}
+
 enum { N_ANSWERS = 3 };
 
 static void several_answers_each_have_their_own_draws(void **state) {
@@ -258,7 +321,7 @@ static void while_the_model_loads_calls_are_told_to_come_back(void **state) {
     token_request_init(&r, 10, 5, 1);
     expect_refusal(&r.message, RELAY_UNAVAILABLE, "still being loaded");
     assert_true(a.retry_after_ms != 0);
-    relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test");
+    relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test", 60000);
     generate(w->client, &r.message, &a);
     assert_int_equal(a.code, RELAY_OK);
     service_world_destroy(w);
@@ -419,6 +482,7 @@ int main(void) {
         cmocka_unit_test(an_answer_is_what_the_model_says),
         cmocka_unit_test(a_seed_is_made_up_and_told_where_none_is_given),
         cmocka_unit_test(the_last_token_of_a_stop_is_told_and_named),
+        cmocka_unit_test(sequences_are_leased_forked_and_released),
         cmocka_unit_test(several_answers_each_have_their_own_draws),
         cmocka_unit_test(what_is_resumed_goes_on_as_if_nothing_had_happened),
         cmocka_unit_test(an_answer_ends_where_the_context_does),

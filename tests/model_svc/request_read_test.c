@@ -26,6 +26,7 @@ static const uint8_t fingerprint[RELAY_FINGERPRINT_BYTES] = {1, 2, 3};
 static relay_request_rules rules = {
     // the cache of constraints is made in main
     .vocab_size = VOCAB,
+    .max_lease_ms = 5000,
     .max_context = CONTEXT,
     .eos_ids = eos_ids,
     .n_eos_ids = 2,
@@ -67,6 +68,7 @@ static void whole_request_init(whole_request *r) {
         r->prompt[i] = r->resumed[i] = 10 + i;
     r->message.n_prompt_token_ids = 5;
     r->message.prompt_token_ids = r->prompt;
+    RELAY_SET(&r->message, sequence_id, relay_message_text("s"));
     r->message.sampling = &r->sampling;
     r->message.stop = &r->stop;
     r->message.output = &r->output;
@@ -137,6 +139,7 @@ static void describe(relay_buf *out, const relay_request *r) {
                      r->n_stop_ids);
     for (uint32_t i = 0; i < r->n_stop_ids; i++)
         relay_buf_printf(out, " %u", r->stop_ids[i]);
+    relay_buf_printf(out, " lease=%lld", (long long)r->lease_us);
     relay_buf_printf(out, " bypass=%d keep=%d salt=", r->bypass_prefix_cache, !r->do_not_store);
     for (uint32_t i = 0; i < RELAY_SALT_BYTES; i++)
         relay_buf_printf(out, "%02x", r->salt[i]);
@@ -178,7 +181,7 @@ typedef struct field_case {
     { .name = field, .expects = REFUSED, .on = value, .has_off = true, .off = off_value }
 static const field_case request_fields[] = {
     FIELD("request_id", USED, 0),       FIELD("prompt_token_ids", USED, 44),
-    FIELD("sequence_id", USED, 0),      FIELD_WITH_OFF("lease_ms", 5, 0),
+    FIELD("sequence_id", USED, 0),      FIELD("lease_ms", USED, 1000),
     FIELD("sampling", PART, 0),         FIELD("stop", PART, 0),
     FIELD("output", PART, 0),           FIELD("cache", PART, 0),
     FIELD("priority", USED, -3),        FIELD("tokenizer_fingerprint", CHECKED, 0),
@@ -404,6 +407,29 @@ static void several_answers_are_asked_for_or_one_of_them_goes_on(void **state) {
     RELAY_SET(&r.resume, index, 3);
     assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_INVALID_ARGUMENT);
     assert_string_equal(e.message, "resume.index is 3; allowed is [0, 3), what num_sequences says");
+}
+
+// ---- Leases
+
+static void a_lease_wants_a_name_and_is_cut_to_what_the_server_allows(void **state) {
+    whole_request r;
+    relay_request request;
+    relay_err e;
+    whole_request_init(&r);
+    RELAY_SET(&r.message, lease_ms, 6000);
+    RELAY_SET(&r.message, sequence_id, relay_message_text("s"));
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_OK);
+    assert_int_equal(request.lease_us, 5000 * 1000);
+    relay_sequence_key key = request.sequence_key;
+    assert_memory_equal(&key, &(relay_sequence_key[]){relay_sequence_key_of("", "s")}[0], sizeof key);
+    assert_int_equal(relay_request_set_tenant(&request, &r.message, 1, relay_message_text("t"), "tenant", &e),
+                     RELAY_OK);
+    assert_memory_not_equal(&key, &request.sequence_key, sizeof key);
+    assert_memory_equal(&request.sequence_key, &(relay_sequence_key[]){relay_sequence_key_of("t", "s")}[0], sizeof key);
+    relay_request_fini(&request);
+    r.message.has_sequence_id = 0;
+    assert_int_equal(relay_request_read(&request, &r.message, &rules, &e), RELAY_INVALID_ARGUMENT);
+    assert_string_equal(e.message, "lease_ms is 6000; without a sequence_id it leads to nothing");
 }
 
 // ---- Whose cache it shares
@@ -900,6 +926,7 @@ int main(void) {
     rules.constraints = relay_constraint_cache_create(vocab, VOCAB, on_settled, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_answers_are_asked_for_or_one_of_them_goes_on),
+        cmocka_unit_test(a_lease_wants_a_name_and_is_cut_to_what_the_server_allows),
         cmocka_unit_test(no_salt_reaches_another_tenant),
         cmocka_unit_test(every_field_has_an_effect_or_is_refused),
         cmocka_unit_test(numbers_out_of_range_are_named_with_their_range),

@@ -1,6 +1,7 @@
-// Many short random histories in small worlds: arrivals, priorities, several answers, cancels, credit, deadlines,
-// resumed answers, common beginnings, salts, tenants, windows, tiny pools. After every step all invariants hold, the
-// first in rank has moved, and in the end everybody has exactly the answer that a plain loop over the model gives.
+// Many short random histories in small worlds: arrivals, priorities, several answers, cancels, forks, leases, credit,
+// deadlines, resumed answers, common beginnings, salts, tenants, windows, tiny pools. After every step all invariants
+// hold, the first in rank has moved, and in the end everybody has exactly the answer that a plain loop over the model
+// gives.
 #include "model_svc/scheduler.h"
 
 #include <setjmp.h>
@@ -58,6 +59,7 @@ static relay_scheduler_opts random_opts(void) {
         .max_running = max_running,
         .max_sequences = MAX_SEQUENCES,
         .token_budget = max_running + below(24),
+        .max_leases = below(4),
         .prompt_chunk = chance(50) ? 0 : between(1, 20),
         .step_target = chance(50) ? between(1, 50) : 0,
     };
@@ -79,6 +81,10 @@ static bool id_is_taken(const story *s, uint32_t id) {
     return false;
 }
 
+static relay_sequence_key random_key(void) {
+    return (relay_sequence_key){.low = 1 + below(6)};
+}
+
 static void arrive(story *s) {
     uint32_t id = below(MAX_SEQUENCES);
     uint32_t n_answers = chance(25) ? between(1, s->w.opts.max_running) : 1;
@@ -98,6 +104,8 @@ static void arrive(story *s) {
     r->request.salt[0] = (uint8_t)below(2);
     r->request.bypass_prefix_cache = chance(5);
     r->request.do_not_store = chance(5);
+    r->request.sequence_key = random_key();
+    if (chance(20)) r->request.lease_us = 1000 * between(1, 100);
     if (chance(30)) r->request.initial_credit = below(10);
     if (chance(60)) {
         r->request.eos_ids = s->eos_ids;
@@ -137,6 +145,10 @@ static void step(story *s) {
 
 static void disturb(story *s) {
     if (chance(25)) arrive(s);
+    if (chance(5)) {
+        relay_scheduler_fork(s->w.scheduler, random_key(), random_key(), 1000 * between(1, 100), s->w.now);
+    }
+    if (chance(3)) relay_scheduler_release(s->w.scheduler, random_key());
     for (uint32_t i = 0; i < s->n_requests; i++) {
         world_request *r = s->requests[i];
         if (!r->is_live) continue;
@@ -214,6 +226,12 @@ static void live(uint32_t seed) {
     let_them_end(&s);
     relay_scheduler_state state;
     relay_scheduler_get_state(s.w.scheduler, &state);
+    while (relay_scheduler_next_expiry(s.w.scheduler) != RELAY_NEVER_US) {
+        s.w.now = relay_scheduler_next_expiry(s.w.scheduler);
+        relay_scheduler_expire(s.w.scheduler, s.w.now);
+    }
+    relay_scheduler_get_state(s.w.scheduler, &state);
+    assert_int_equal(state.n_leases, 0);
     assert_int_equal(state.used_blocks, 0);
     for (uint32_t i = 0; i < s.n_requests; i++) {
         for (uint32_t k = 0; k < s.requests[i]->request.n_sequences; k++)

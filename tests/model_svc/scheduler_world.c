@@ -19,6 +19,7 @@ const relay_scheduler_opts world_roomy = {
     .max_sequences = 64,
     .token_budget = 128,
     .prompt_chunk = 64,
+    .max_leases = 8,
 };
 
 static void note_drawn(world_request *r, uint32_t index, uint32_t token_id) {
@@ -58,6 +59,9 @@ static void on_event(void *arg, const relay_sequence *q, const relay_event *ev) 
         assert_true(r->request.n_tokens - r->request.n_prompt + r->n_drawn < r->request.max_new_tokens);
         if (r->n_drawn == 0) r->first_token_in = ev->step;
         r->drawn[r->n_drawn++] = ev->sample.token_id;
+        break;
+    case RELAY_EVENT_LEASE:
+        fail_msg("the scheduler speaks of leases");
         break;
     case RELAY_EVENT_FINISHED:
         if (index == 0) {

@@ -107,6 +107,7 @@ service_world *service_world_create(service_world_opts o) {
         .max_running = o.max_running,
         .token_budget = o.token_budget,
         .prompt_chunk = o.prompt_chunk,
+        .max_leases = 8,
         .max_queued_requests = o.max_queued_requests,
         .max_queued_tokens = o.max_queued_tokens,
         .publish = relay_model_service_publish,
@@ -115,7 +116,7 @@ service_world *service_world_create(service_world_opts o) {
     };
     memcpy(engine.groups, w->info.groups, sizeof engine.groups);
     if (relay_engine_create(&w->engine, &engine, &e) != RELAY_OK) fail_msg("%s", e.message);
-    if (!o.is_loading) relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test");
+    if (!o.is_loading) relay_model_service_serve(w->service, w->engine, &w->info, w->vocab, "test", 60000);
     return w;
 }
 
