@@ -66,6 +66,18 @@ static inline uint64_t relay_word_hash(const char *s, size_t len) {
     return relay_word_mix(relay_word_load(s + second, 8) ^ h, relay_word_load(s + len - 8, 8));
 }
 
+// Words are short: two looks, or a call.
+static inline bool relay_word_is_equal(const char *a, const char *b, size_t len) {
+    if (len > 16) return memcmp(a, b, len) == 0;
+    if (len >= 8)
+        return ((relay_word_load(a, 8) ^ relay_word_load(b, 8)) |
+                (relay_word_load(a + len - 8, 8) ^ relay_word_load(b + len - 8, 8))) == 0;
+    if (len >= 4)
+        return ((relay_word_load(a, 4) ^ relay_word_load(b, 4)) |
+                (relay_word_load(a + len - 4, 4) ^ relay_word_load(b + len - 4, 4))) == 0;
+    return a[0] == b[0] && a[len / 2] == b[len / 2] && a[len - 1] == b[len - 1];
+}
+
 static inline const relay_cached_word *relay_word_cache_find(const relay_word_cache *c, const char *word, size_t len,
                                                              uint64_t hash) {
     for (uint32_t i = (uint32_t)hash & c->mask;; i = (i + 1) & c->mask) {
@@ -73,7 +85,8 @@ static inline const relay_cached_word *relay_word_cache_find(const relay_word_ca
         if (slot->record == 0) return NULL;
         if (slot->tag != (uint32_t)hash) continue;
         const relay_cached_word *w = (const relay_cached_word *)&c->records[slot->record - 1];
-        if (w->len == len && memcmp(relay_cached_word_ends(w) + w->n_tokens, word, len) == 0) return w;
+        const char *of = (const char *)(relay_cached_word_ends(w) + w->n_tokens);
+        if (w->len == len && relay_word_is_equal(of, word, len)) return w;
     }
 }
 
