@@ -4,12 +4,16 @@
 //   matched in normalized text -> stretch encoder, or splitter and word model -> post_processor
 //
 // A stretch between two added tokens is normalized and split into words on its own: a pattern does not look past an
-// added token. Text that no normalizer changes stays where it is, in the caller's memory; the first copy is made by the
+// added token. Where a tokenizer's texts fall into chunks (chunker.h) and nobody asks for offsets, a chunk that was
+// there before takes none of this way: its tokens come from a cache.
+//
+// Text that no normalizer changes stays where it is, in the caller's memory; the first copy is made by the
 // first stage that must write.
 //
 // Offsets go from a model's bytes of a stretch to bytes of the caller's text at one place (place_tokens).
 #include "tokenizer_svc/tokenizer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +21,33 @@
 #include "common/utf8.h"
 #include "tokenizer_svc/added_tokens.h"
 #include "tokenizer_svc/bpe_model.h"
+#include "tokenizer_svc/chunker.h"
 #include "tokenizer_svc/normalizer.h"
 #include "tokenizer_svc/post_processor.h"
 #include "tokenizer_svc/splitter.h"
 #include "tokenizer_svc/unigram.h"
+#include "tokenizer_svc/word_cache.h"
 #include "tokenizer_svc/word_model.h"
 #include "tokenizer_svc/wordlevel.h"
 #include "tokenizer_svc/wordpiece.h"
 
 enum { FAMILY_MAX = 64 };
+
+// Working memory of one call; kept for later ones, as many as there were at a time.
+typedef struct call_work {
+    relay_normalizer_work normalizer;
+    relay_splitter_work splitter;
+    void *stretch, *model; // theirs
+    relay_word_cache chunks;
+} call_work;
+
+enum { MAX_KEPT = 64 };
+
+typedef struct work_pool {
+    pthread_mutex_t lock;
+    call_work *kept[MAX_KEPT]; // guarded by lock
+    uint32_t n_kept;           // guarded by lock
+} work_pool;
 
 struct relay_tokenizer {
     relay_added_tokens *raw;        // matched in the caller's text
@@ -35,6 +57,9 @@ struct relay_tokenizer {
     relay_splitter *splitter;
     relay_word_model *model;
     relay_post_processor *post;
+    relay_chunker chunker;
+    bool has_chunks;
+    work_pool *pool;
     bool adds_bos;
     uint32_t unk_as_text; // the unknown token, where its text is what it stands for; UINT32_MAX: none
     bool asks_for_place;  // the splitter must know where normalized text comes from
@@ -109,6 +134,8 @@ static void name_family(relay_tokenizer *t, const relay_tokenizer_spec *spec) {
 relay_code relay_tokenizer_create(relay_tokenizer **out, const relay_tokenizer_spec *spec, relay_err *e) {
     *out = NULL;
     relay_tokenizer *t = relay_calloc(1, sizeof *t);
+    t->pool = relay_calloc(1, sizeof *t->pool);
+    pthread_mutex_init(&t->pool->lock, NULL);
     t->adds_bos = spec->add_bos;
     bool is_text = spec->model.kind == RELAY_MODEL_UNIGRAM && spec->model.has_unk;
     t->unk_as_text = is_text ? spec->model.unk_id : UINT32_MAX;
@@ -124,13 +151,51 @@ relay_code relay_tokenizer_create(relay_tokenizer **out, const relay_tokenizer_s
         relay_tokenizer_destroy(t);
         return code;
     }
+    t->has_chunks = t->model != NULL && relay_chunker_init(&t->chunker, spec);
     t->asks_for_place = relay_splitter_asks_for_place(t->splitter);
     *out = t;
     return RELAY_OK;
 }
 
+// ---- Working memory
+
+static void destroy_work(const relay_tokenizer *t, call_work *w) {
+    if (w->stretch != NULL) t->stretch->work_destroy(w->stretch);
+    if (w->model != NULL) t->model->work_destroy(w->model);
+    relay_normalizer_work_fini(&w->normalizer);
+    relay_splitter_work_fini(&w->splitter);
+    relay_word_cache_fini(&w->chunks);
+    free(w);
+}
+
+static call_work *take_work(const relay_tokenizer *t, size_t text_len) {
+    work_pool *pool = t->pool;
+    pthread_mutex_lock(&pool->lock);
+    call_work *w = pool->n_kept > 0 ? pool->kept[--pool->n_kept] : NULL;
+    pthread_mutex_unlock(&pool->lock);
+    if (w != NULL) return w;
+    w = relay_calloc(1, sizeof *w);
+    if (t->stretch != NULL) w->stretch = t->stretch->work_create(t->stretch, text_len);
+    if (t->model != NULL) w->model = t->model->work_create(t->model, text_len);
+    if (t->has_chunks) relay_word_cache_init(&w->chunks, text_len);
+    return w;
+}
+
+static void give_back_work(const relay_tokenizer *t, call_work *w) {
+    work_pool *pool = t->pool;
+    pthread_mutex_lock(&pool->lock);
+    bool is_kept = pool->n_kept < MAX_KEPT;
+    if (is_kept) pool->kept[pool->n_kept++] = w;
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_kept) destroy_work(t, w);
+}
+
 void relay_tokenizer_destroy(relay_tokenizer *t) {
     if (t == NULL) return;
+    for (uint32_t i = 0; i < t->pool->n_kept; i++)
+        destroy_work(t, t->pool->kept[i]);
+    pthread_mutex_destroy(&t->pool->lock);
+    free(t->pool);
     relay_added_tokens_destroy(t->raw);
     relay_added_tokens_destroy(t->normalized);
     relay_normalizer_destroy(t->normalizer);
@@ -158,9 +223,7 @@ typedef struct encoding_run {
     size_t len;
     const relay_byte_range *open; // where names of CONTROL tokens count
     size_t n_open;
-    relay_normalizer_work normalizer;
-    relay_splitter_work splitter;
-    void *stretch, *model; // their working memory
+    call_work *w;
     relay_added_values values;
     relay_err *e;
 } encoding_run;
@@ -207,13 +270,13 @@ static void place_tokens(encoding_run *r, const stretch *x, uint32_t first) {
 static relay_code encode_words(encoding_run *r, const stretch *x) {
     const relay_tokenizer *t = r->t;
     relay_split split;
-    relay_code code = relay_splitter_apply(t->splitter, &r->splitter, x->s, x->len, x->of, x->origin,
+    relay_code code = relay_splitter_apply(t->splitter, &r->w->splitter, x->s, x->len, x->of, x->origin,
                                            r->enc->has_offsets, &split, r->e);
     uint32_t first = r->enc->n;
     for (uint32_t i = 0; i < split.n_words && code == RELAY_OK; i++) {
         relay_word word = split.words[i];
-        code =
-            t->model->encode(t->model, r->model, split.s + word.begin, word.end - word.begin, word.begin, r->enc, r->e);
+        code = t->model->encode(t->model, r->w->model, split.s + word.begin, word.end - word.begin, word.begin, r->enc,
+                                r->e);
     }
     if (code != RELAY_OK) return code;
     if (split.s == x->s) {
@@ -231,7 +294,7 @@ static relay_code encode_stretch(encoding_run *r, const stretch *x) {
     const relay_tokenizer *t = r->t;
     if (t->stretch == NULL) return encode_words(r, x);
     uint32_t first = r->enc->n;
-    relay_code code = t->stretch->encode(t->stretch, r->stretch, x->s, x->len, 0, r->enc, r->e);
+    relay_code code = t->stretch->encode(t->stretch, r->w->stretch, x->s, x->len, 0, r->enc, r->e);
     if (code == RELAY_OK) place_tokens(r, x, first);
     return code;
 }
@@ -308,9 +371,8 @@ static relay_code encode_normalized(encoding_run *r, const stretch *x, bool is_p
     return code;
 }
 
-// The caller's own text between two added tokens.
-static relay_code encode_between(encoding_run *r, const stretch *x) {
-    if (x->len == 0) return RELAY_OK;
+// The caller's own text, through all stages.
+static relay_code encode_own(encoding_run *r, const stretch *x) {
     const relay_tokenizer *t = r->t;
     bool is_open = false, is_partly_open = false;
     for (size_t i = 0; i < r->n_open; i++) {
@@ -323,10 +385,50 @@ static relay_code encode_between(encoding_run *r, const stretch *x) {
     bool is_aligned = r->enc->has_offsets || t->asks_for_place || is_mixed;
     const relay_aligned_text *text;
     relay_code code =
-        relay_normalizer_apply(t->normalizer, &r->normalizer, x->s, x->len, x->origin, is_aligned, &text, r->e);
+        relay_normalizer_apply(t->normalizer, &r->w->normalizer, x->s, x->len, x->origin, is_aligned, &text, r->e);
     if (code != RELAY_OK || text->len == 0) return code;
     stretch normalized = {.s = text->s, .len = text->len, .of = is_aligned ? text->of : NULL};
     return encode_normalized(r, &normalized, is_mixed, is_open);
+}
+
+static void keep_chunk(encoding_run *r, const char *s, size_t len, uint64_t hash, uint32_t first) {
+    uint32_t n = r->enc->n - first;
+    if (n > RELAY_WORD_CACHE_MAX_WORD) return;
+    relay_cached_word *fresh = relay_word_cache_add(&r->w->chunks, s, len, n, hash);
+    for (uint32_t i = 0; i < n; i++)
+        fresh->ids[i] = r->enc->ids[first + i];
+}
+
+static relay_code encode_chunks(encoding_run *r, const stretch *x) {
+    const relay_chunker *chunker = &r->t->chunker;
+    relay_encoding *enc = r->enc;
+    size_t begin, end = 0;
+    while (relay_chunker_next(chunker, x->s, x->len, end, &begin, &end)) {
+        const char *s = x->s + begin;
+        size_t len = end - begin;
+        bool is_short = len <= RELAY_WORD_CACHE_MAX_WORD;
+        uint64_t hash = is_short ? relay_word_hash(s, len) : 0;
+        const relay_cached_word *known = is_short ? relay_word_cache_find(&r->w->chunks, s, len, hash) : NULL;
+        if (known != NULL) {
+            relay_encoding_reserve(enc, known->n_tokens);
+            for (uint32_t i = 0; i < known->n_tokens; i++)
+                enc->ids[enc->n + i] = known->ids[i];
+            enc->n += known->n_tokens;
+            continue;
+        }
+        uint32_t first = enc->n;
+        stretch part = part_of(x, begin, end);
+        relay_code code = encode_own(r, &part);
+        if (code != RELAY_OK) return code;
+        if (is_short) keep_chunk(r, s, len, hash, first);
+    }
+    return RELAY_OK;
+}
+
+// The caller's own text between two added tokens.
+static relay_code encode_between(encoding_run *r, const stretch *x) {
+    if (x->len == 0) return RELAY_OK;
+    return r->t->has_chunks && !r->enc->has_offsets ? encode_chunks(r, x) : encode_own(r, x);
 }
 
 static relay_code check_spans(const relay_text_span *spans, size_t n_spans, size_t *total, relay_err *e) {
@@ -361,14 +463,10 @@ static size_t join_spans(const relay_text_span *spans, size_t n_spans, char *tex
 static relay_code encode_text(encoding_run *r) {
     const relay_tokenizer *t = r->t;
     if (r->len == 0) return RELAY_OK;
-    if (t->stretch != NULL) r->stretch = t->stretch->work_create(t->stretch, r->len);
-    if (t->model != NULL) r->model = t->model->work_create(t->model, r->len);
+    r->w = take_work(t, r->len);
     stretch all = {.s = r->text, .len = (uint32_t)r->len};
     relay_code code = split_off(r, t->raw, &all, r->open, r->n_open, encode_between);
-    if (r->stretch != NULL) t->stretch->work_destroy(r->stretch);
-    if (r->model != NULL) t->model->work_destroy(r->model);
-    relay_normalizer_work_fini(&r->normalizer);
-    relay_splitter_work_fini(&r->splitter);
+    give_back_work(t, r->w);
     return code;
 }
 

@@ -8,6 +8,7 @@
 #include "common/byte_level.h"
 #include "common/utf8.h"
 #include "common/vocab.h"
+#include "tokenizer_svc/formats/json_score.h"
 #include "tokenizer_svc/formats/spec_build.h"
 
 typedef struct reading {
@@ -71,7 +72,7 @@ static relay_code read_vocab_list(reading *r, uint32_t *n_pieces) {
         if (yyjson_arr_size(entry) != 2 || !fits(piece) || !yyjson_is_num(score))
             return relay_json_refuse(r->o, RELAY_INVALID_ARGUMENT, "vocab", "[%zu] must be a piece and its score", i);
         m->tokens[i] = (relay_model_token){.piece = {yyjson_get_str(piece), (uint32_t)yyjson_get_len(piece)},
-                                           .score = yyjson_get_num(score),
+                                           .score = relay_json_score(score),
                                            .kind = RELAY_TOKEN_NORMAL};
     }
     return RELAY_OK;
