@@ -178,8 +178,10 @@ relay_code relay_post_processor_apply(const relay_post_processor *p, relay_encod
     uint32_t n = enc->n - first, n_dropped = 0;
     if (opts->max_tokens != 0) {
         if (opts->max_tokens < n_before + n_behind)
-            return relay_fail(e, RELAY_INVALID_ARGUMENT, "options.truncate_to is %u; with the %u tokens around the text allowed is that many and more",
-                              opts->max_tokens, n_before + n_behind);
+            return relay_fail(
+                e, RELAY_INVALID_ARGUMENT,
+                "options.truncate_to is %u; with the %u tokens around the text allowed is that many and more",
+                opts->max_tokens, n_before + n_behind);
         uint32_t max = opts->max_tokens - n_before - n_behind;
         if (n > max) {
             n_dropped = opts->truncate_left ? n - max : 0;
