@@ -14,12 +14,16 @@ enum { MAX_PARTIAL_BYTES = 64 << 20 };
 static void sample_scratch_init(relay_sample_scratch *s, uint32_t n_vocab) {
     s->logits = relay_host_alloc((uint64_t)n_vocab * sizeof *s->logits);
     s->candidates = relay_host_alloc((uint64_t)n_vocab * sizeof *s->candidates);
+    s->weights = relay_host_alloc((uint64_t)n_vocab * sizeof *s->weights);
+    s->keys = relay_host_alloc((uint64_t)n_vocab * sizeof *s->keys);
     s->runs = relay_calloc(n_vocab / RELAY_SAMPLE_RUN + 1, sizeof *s->runs);
 }
 
 static void sample_scratch_fini(relay_sample_scratch *s, uint32_t n_vocab) {
     relay_host_free(s->logits, (uint64_t)n_vocab * sizeof *s->logits);
     relay_host_free(s->candidates, (uint64_t)n_vocab * sizeof *s->candidates);
+    relay_host_free(s->weights, (uint64_t)n_vocab * sizeof *s->weights);
+    relay_host_free(s->keys, (uint64_t)n_vocab * sizeof *s->keys);
     free(s->runs);
 }
 

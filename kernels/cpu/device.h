@@ -26,6 +26,8 @@ typedef struct relay_candidate {
 typedef struct relay_sample_scratch {
     float *logits;               // [max_vocab] after penalties and masks
     relay_candidate *candidates; // [max_vocab]
+    float *weights;              // [max_vocab] of the row's logits
+    float *keys;                 // [max_vocab] what ids are ordered by where it is not their logits
     double *runs;                // [max_vocab / RELAY_SAMPLE_RUN, rounded up] sums of weights
 } relay_sample_scratch;
 

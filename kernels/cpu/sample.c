@@ -2,10 +2,10 @@
 //
 // Ids are ordered by logit, larger first, equal ones by id. Most truncations are a cut in that order: the last id that
 // is kept. top_n_sigma is a threshold; top_k finds its cut by keeping the best k of a buffer while it walks the row;
-// top_p first sets aside the ids whose share is so small that together they cannot matter, then selects among the rest
-// by halves; min_p and mirostat 2 compare weights. Typical sampling and XTC are no cuts: what they take out gets the
-// logit -infinity in a copy of the row. What is left is walked once in the order of ids to sum its weights, and the
-// draw is found by run of ids, then by id.
+// top_p halves the range of logits that holds its cut, a pass over the row each, until few are left to select from;
+// min_p and mirostat 2 compare weights. Typical sampling and XTC are no cuts: what they take out gets the logit
+// -infinity in a copy of the row. What is left is walked once in the order of ids to sum its weights, and the draw is
+// found by run of ids, then by id.
 //
 // One row is sampled by one thread, and no step's order depends on anything but the row: the same logits and parameters
 // give the same id and the same logprobs. Weights are float32, sums of many are double.
@@ -182,6 +182,84 @@ static cut weight_cut(relay_candidate *a, uint32_t n, double wanted) {
     }
 }
 
+// Weights of what the cut keeps, 0 of the rest, to `weights`; their sum.
+static double store_weights(const row *r, cut c, float *weights) {
+    double total = 0;
+    for (uint32_t first = 0; first < r->n; first += RUN) {
+        vf sum = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
+            vf logits = load_logits(r->logits, i, r->n);
+            vf w = vf_select(kept_lanes(c, logits, i), vf_set(0), weights_of(r, logits));
+            vf_store_n(weights + i, w, r->n - i < LANES ? r->n - i : LANES);
+            sum = vf_add(sum, w);
+        }
+        total += vf_sum(sum);
+    }
+    return total;
+}
+
+// The sum of the weights of keys above `key`, and how many these are.
+static double weight_above(const float *keys, const float *weights, uint32_t n, float key, uint32_t *count) {
+    double total = 0;
+    *count = 0;
+    for (uint32_t first = 0; first < n; first += RUN) {
+        vf sum = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < n; i += LANES) {
+            vm is_above = vf_lt(vf_set(key), load_logits(keys, i, n));
+            vf w = i + LANES <= n ? vf_load(weights + i) : vf_load_n(weights + i, n - i);
+            sum = vf_add(sum, vf_select(is_above, vf_set(0), w));
+            *count += (uint32_t)__builtin_popcount(vm_bits(is_above));
+        }
+        total += vf_sum(sum);
+    }
+    return total;
+}
+
+// The same cut as weight_cut's, for a whole row in the order of its keys, which are finite or -infinity. Halves the
+// range of keys that holds the cut, a pass each, until what is left of it fits a selection.
+static cut share_cut(const float *keys, const float *weights, uint32_t n, double wanted, relay_candidate *buffer) {
+    enum { FEW = 1024 };
+    float high, low = -INFINITY;
+    find_max(keys, n, &high);
+    double before = 0; // weight of keys above `high`
+    uint32_t n_above_high = 0, n_above_low;
+    weight_above(keys, weights, n, high, &n_above_high);
+    weight_above(keys, weights, n, low, &n_above_low);
+    // Far keys first: a range that begins at the smallest float would take long to halve.
+    for (float far = 32; n_above_low - n_above_high > FEW; far *= 4) {
+        uint32_t count;
+        if (!(high - far > low)) break;
+        if (weight_above(keys, weights, n, high - far, &count) < wanted) continue;
+        low = high - far;
+        n_above_low = count;
+        break;
+    }
+    while (n_above_low - n_above_high > FEW) {
+        const float middle = low + (high - low) / 2;
+        if (!(low < middle && middle < high)) break;
+        uint32_t count;
+        double above = weight_above(keys, weights, n, middle, &count);
+        if (above >= wanted) {
+            low = middle;
+            n_above_low = count;
+        } else {
+            high = middle;
+            n_above_high = count;
+            before = above;
+        }
+    }
+    uint32_t n_left = 0;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        vf k = load_logits(keys, i, n);
+        uint32_t bits = vm_bits(vm_and(vf_lt(vf_set(low), k), vf_le(k, vf_set(high))));
+        for (; bits != 0; bits &= bits - 1) {
+            uint32_t id = i + (uint32_t)__builtin_ctz(bits);
+            buffer[n_left++] = (relay_candidate){keys[id], weights[id], id};
+        }
+    }
+    return weight_cut(buffer, n_left, wanted - before);
+}
+
 // The threshold of top-n-sigma (Tang et al., "Top-n-sigma: not all logits are you need", 2024): so many standard
 // deviations of the finite logits below the largest.
 static cut sigma_cut(const row *r, float n_sigma) {
@@ -209,7 +287,8 @@ static bool is_kept(cut c, float logit, uint32_t id) {
 }
 
 // top_n_sigma, top_k and top_p.
-static cut truncation(const row *r, const relay_sample_params *p, relay_candidate *buffer) {
+static cut truncation(const row *r, const relay_sample_params *p, relay_sample_scratch *s) {
+    relay_candidate *buffer = s->candidates;
     cut c = p->top_n_sigma > 0 ? sigma_cut(r, p->top_n_sigma) : keep_all;
     if (p->top_k > 0 && p->top_k < r->n) {
         uint32_t n, n_kept = 0;
@@ -226,10 +305,9 @@ static cut truncation(const row *r, const relay_sample_params *p, relay_candidat
         return weight_cut(buffer, n_kept, p->top_p * total);
     }
     if (p->top_p >= 1) return c;
-    // Ids of less than this share are together less than 1 - top_p, so those above reach top_p without them.
-    double total = sum_weights(r, c);
-    uint32_t n = collect(r, c, (float)((1 - (double)p->top_p) * total / r->n * 0.999), buffer);
-    return weight_cut(buffer, n, p->top_p * total);
+    double total = store_weights(r, c, s->weights);
+    cut p_cut = share_cut(r->logits, s->weights, r->n, p->top_p * total, buffer);
+    return is_kept(c, p_cut.logit, p_cut.id) ? p_cut : c;
 }
 
 // ---- Taking ids out: `logits` is the row's, to write to
@@ -247,21 +325,26 @@ static void keep_only(row *r, float *logits, cut c, float least) {
 // Locally typical sampling (Meister et al., 2022): those whose surprise is nearest to the entropy, the fewest that have
 // typical_p of the weight. A surprise's distance from the entropy is, up to a factor, that of the logit from the mean
 // logit.
-static void keep_typical(row *r, float *logits, float typical_p, relay_candidate *buffer) {
-    uint32_t n = collect(r, keep_all, 0, buffer);
-    double total = 0, moment = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        total += buffer[i].weight;
-        if (buffer[i].weight > 0) moment += (double)buffer[i].weight * ((double)buffer[i].logit - r->max);
+static void keep_typical(row *r, relay_sample_scratch *s, float typical_p) {
+    double total = store_weights(r, keep_all, s->weights), moment = 0;
+    for (uint32_t first = 0; first < r->n; first += RUN) {
+        vf sum = vf_set(0);
+        for (uint32_t i = first; i < first + RUN && i < r->n; i += LANES) {
+            vf w = r->n - i >= LANES ? vf_load(s->weights + i) : vf_load_n(s->weights + i, r->n - i);
+            vf below = vf_sub(load_logits(r->logits, i, r->n), vf_set(r->max));
+            // Not 0 * -infinity of an id that is out.
+            sum = vf_add(sum, vf_select(vf_lt(vf_set(0), w), vf_set(0), vf_mul(w, below)));
+        }
+        moment += vf_sum(sum);
     }
-    const double mean = r->max + moment / total;
-    for (uint32_t i = 0; i < n; i++)
-        buffer[i].logit = (float)-fabs(buffer[i].logit - mean); // the key: selection puts the larger first
-    cut c = weight_cut(buffer, n, typical_p * total);
-    for (uint32_t i = 0; i < n; i++) {
-        if (!is_kept(c, buffer[i].logit, buffer[i].id)) logits[buffer[i].id] = -INFINITY;
+    const float mean = (float)(r->max + moment / total);
+    for (uint32_t i = 0; i < r->n; i++)
+        s->keys[i] = s->logits[i] == -INFINITY ? -INFINITY : -fabsf(s->logits[i] - mean);
+    cut c = share_cut(s->keys, s->weights, r->n, typical_p * total, s->candidates);
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!is_kept(c, s->keys[i], i)) s->logits[i] = -INFINITY;
     }
-    find_max(logits, r->n, &r->max);
+    find_max(s->logits, r->n, &r->max);
 }
 
 // XTC (p-e-w, text-generation-webui #6335): of those with at least the threshold's share, all but the least likely go.
@@ -404,7 +487,7 @@ static leftover draw_row(row *r, relay_sample_scratch *s, const relay_sample_par
         whole = sum_weights(r, keep_all);
         left.c = mirostat_cut(r, p, whole, s->candidates, &left.least);
     } else {
-        left.c = truncation(r, p, s->candidates);
+        left.c = truncation(r, p, s);
         left.least = p->min_p;
         bool has_xtc = relay_sampling_xtc_happens(p);
         if (relay_sampling_has_typical(p) || has_xtc) {
@@ -412,7 +495,7 @@ static leftover draw_row(row *r, relay_sample_scratch *s, const relay_sample_par
             r->logits = s->logits;
             keep_only(r, s->logits, left.c, left.least);
             left = (leftover){.c = keep_all};
-            if (relay_sampling_has_typical(p)) keep_typical(r, s->logits, p->typical_p, s->candidates);
+            if (relay_sampling_has_typical(p)) keep_typical(r, s, p->typical_p);
             if (has_xtc) exclude_top_choices(r, s->logits, p->xtc_threshold, s->candidates);
         }
     }
