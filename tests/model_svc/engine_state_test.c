@@ -44,7 +44,7 @@ static void a_publisher_that_does_not_keep_up_holds_the_engine_and_loses_nothing
         r[i] = engine_submit_new(&w, 10, 1500, i);
     while (!has_stalled(&w)) {
     }
-    assert_true(engine_load(&w).step < 100);
+    assert_true(engine_load(&w).step < 600); // of 1500: a step says one thing at least, and the ring holds no more
     assert_false(relay_engine_is_alive(w.engine, 10000));
     engine_hold_publisher(&w, false);
     for (uint32_t i = 0; i < 4; i++)
