@@ -93,6 +93,7 @@ static void append_rule(relay_automaton *a, relay_grammar *g, uint32_t rule, con
     a->n_calls += d->n_calls;
     a->n_states += d->n_states;
     a->starts[rule] = base;
+    if (rule == a->root) a->root_end = a->n_states;
 }
 
 static void put_rules(relay_automaton *a, relay_grammar *g) {

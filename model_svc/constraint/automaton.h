@@ -43,6 +43,7 @@ typedef struct relay_automaton {
     uint32_t *alike;  // [n_states]: the first state that reads the same texts of up to `horizon` bytes the same way
     uint32_t *order;  // [n_rules]: a rule comes before those it may call before it has read a byte
     uint32_t root;
+    uint32_t root_end; // its states are from starts[root] to before this one
 } relay_automaton;
 
 // INVALID_ARGUMENT naming `field`: past the limits of `g`, a rule that calls itself before it reads a byte (left

@@ -15,7 +15,7 @@ enum {
     MAX_SUFFIX_NODES = 1 << 16,
     KEEP_VISITS = 1000,                          // a mask that costs more is kept
     MAX_LOCAL_DEPTH = RELAY_MAX_FRAME_DEPTH / 2, // deeper, what a local configuration allows may be too deep
-    WIDE_BYTES = 128,
+    WIDE_BYTES = 16,
     USELESS = 1, // an entry that was tried and has no use; also no place in the pool
 };
 

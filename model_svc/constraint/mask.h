@@ -27,7 +27,7 @@ void relay_mask_maker_reset(relay_mask_maker *m);
 // bits [n_words of the tokens], bit i % 32 of word i / 32. Where the automaton or what is kept becomes full on the way,
 // the mask means nothing and p->is_full is set.
 void relay_mask_fill(relay_mask_maker *m, uint32_t config, uint32_t *bits);
-// Works out beforehand what is slow and needed often: the states in which most bytes may come, until `max_visits` nodes
+// Works out beforehand what is slow and needed often: the states in which many bytes may come, until `max_visits` nodes
 // of the trie were visited.
 void relay_mask_warm(relay_mask_maker *m, uint64_t max_visits);
 // Trie nodes visited since create: what masks have cost.

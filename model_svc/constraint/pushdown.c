@@ -40,6 +40,7 @@ struct relay_pushdown_memory {
     uint32_t *table; // by hash: 1 + list
     uint32_t n_lists, n_pairs;
     uint32_t open[MAX_OPEN]; // frames that return to LEAK
+    uint32_t root;           // the frame of the root rule: to ACCEPT
     relay_pair items[MAX_ITEMS];
     uint32_t n_items;
     call calls[MAX_CALLS];
@@ -262,9 +263,8 @@ static uint32_t config_of_items(relay_pushdown *p) {
 }
 
 static uint32_t begin_automaton(relay_pushdown *p) {
-    uint32_t root = intern(p, &(relay_pair){.state = RELAY_STATE_ACCEPT}, 1);
     begin_items(p);
-    add_item(p, (relay_pair){.state = p->a->starts[p->a->root], .frame = root});
+    add_item(p, (relay_pair){.state = p->a->starts[p->a->root], .frame = p->memory->root});
     return_items(p);
     return config_of_items(p);
 }
@@ -321,6 +321,10 @@ uint32_t relay_pushdown_begin(relay_pushdown *p) {
     return scan_config(p, 0);
 }
 
+static bool is_of_root(const relay_pushdown *p, uint32_t state) {
+    return state >= p->a->starts[p->a->root] && state < p->a->root_end;
+}
+
 uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config) {
     relay_config *c = &p->configs[config];
     if (c->local != RELAY_CONFIG_UNKNOWN) return c->local;
@@ -330,6 +334,10 @@ uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config) {
     for (uint32_t i = 0; i < m->lists[c->list].n; i++) {
         relay_pair pair = m->pairs[m->lists[c->list].first + i];
         if (pair.state < RELAY_FIRST_STATE) continue;
+        if (pair.frame == m->root && is_of_root(p, pair.state)) { // below it there is nothing to know
+            add_item(p, (relay_pair){.state = p->a->alike[pair.state], .frame = m->root});
+            continue;
+        }
         uint32_t k = 0;
         while (k < n_frames && frames[k] != pair.frame)
             k++;
@@ -345,7 +353,8 @@ uint32_t relay_pushdown_local(relay_pushdown *p, uint32_t config) {
 
 uint32_t relay_pushdown_local_state(relay_pushdown *p, uint32_t state) {
     begin_items(p);
-    add_item(p, (relay_pair){.state = p->a->alike[state], .frame = p->memory->open[0]});
+    add_item(p, (relay_pair){.state = p->a->alike[state],
+                             .frame = is_of_root(p, state) ? p->memory->root : p->memory->open[0]});
     return config_of_items(p);
 }
 
@@ -357,6 +366,7 @@ static void begin_memory(relay_pushdown *p) {
     m->n_pairs = 0;
     for (uint32_t k = 0; k < MAX_OPEN; k++)
         m->open[k] = intern(p, &(relay_pair){.state = RELAY_STATE_LEAK, .frame = k}, 1);
+    m->root = intern(p, &(relay_pair){.state = RELAY_STATE_ACCEPT}, 1);
     p->n_configs = RELAY_FIRST_CONFIG;
     for (uint32_t c = 0; c < p->a->n_classes; c++)
         p->rows[RELAY_CONFIG_DEAD * p->a->n_classes + c] = RELAY_CONFIG_DEAD;
