@@ -15,9 +15,16 @@
 
 #include "tests/model_svc/scheduler_world.h"
 
-enum { N_HISTORIES = 12000, MAX_SEQUENCES = 10, MAX_REQUESTS = 24 };
+#ifdef __SANITIZE_ADDRESS__
+enum { N_HISTORIES = 3000 };
+#else
+enum { N_HISTORIES = 8000 };
+#endif
 
-static uint32_t history; // the one that runs, for whoever reads a failure; 0 after the last
+enum { MAX_SEQUENCES = 10, MAX_REQUESTS = 24 };
+
+static uint32_t n_histories = N_HISTORIES; // or as many as the command line says
+static uint32_t history;                   // the one that runs, for whoever reads a failure; 0 after the last
 static uint64_t random_state;
 
 static void tell_history(void) {
@@ -152,6 +159,7 @@ static void disturb(story *s) {
     for (uint32_t i = 0; i < s->n_requests; i++) {
         world_request *r = s->requests[i];
         if (!r->is_live) continue;
+        if (chance(2)) relay_scheduler_preempt_request(s->w.scheduler, r->id);
         if (chance(1)) relay_scheduler_cancel(s->w.scheduler, r->id, s->w.now);
         if (chance(10)) relay_scheduler_add_credit(s->w.scheduler, r->id, below(6));
     }
@@ -242,12 +250,13 @@ static void live(uint32_t seed) {
 }
 
 static void whatever_happens_all_holds_and_everyone_ends(void **state) {
-    for (history = 1; history <= N_HISTORIES; history++)
+    for (history = 1; history <= n_histories; history++)
         live(history);
     history = 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) n_histories = (uint32_t)atoi(argv[1]);
     atexit(tell_history);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whatever_happens_all_holds_and_everyone_ends),
