@@ -460,10 +460,11 @@ static size_t join_spans(const relay_text_span *spans, size_t n_spans, char *tex
     return n_open;
 }
 
-static relay_code encode_text(encoding_run *r) {
+static relay_code encode_text(encoding_run *r, bool is_continuation) {
     const relay_tokenizer *t = r->t;
     if (r->len == 0) return RELAY_OK;
     r->w = take_work(t, r->len);
+    r->w->splitter.is_continuation = is_continuation;
     stretch all = {.s = r->text, .len = (uint32_t)r->len};
     relay_code code = split_off(r, t->raw, &all, r->open, r->n_open, encode_between);
     give_back_work(t, r->w);
@@ -473,7 +474,6 @@ static relay_code encode_text(encoding_run *r) {
 relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_span *spans, size_t n_spans,
                                   const relay_encode_opts *opts, relay_encoding *enc, relay_err *e) {
     encoding_run r = {.t = t, .enc = enc, .e = e};
-    r.splitter.is_continuation = opts->is_continuation;
     relay_code code = check_spans(spans, n_spans, &r.len, e);
     if (code != RELAY_OK) return code;
     enc->has_offsets = opts->want_offsets;
@@ -484,7 +484,7 @@ relay_code relay_tokenizer_encode(const relay_tokenizer *t, const relay_text_spa
     r.open = open;
     r.text = n_spans == 1 ? spans[0].text : joined;
 
-    code = encode_text(&r);
+    code = encode_text(&r, opts->is_continuation);
     if (code == RELAY_OK)
         code = relay_post_processor_apply(t->post, enc, first, opts, r.text, (uint32_t)r.len, &r.values, e);
 
