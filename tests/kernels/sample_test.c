@@ -17,6 +17,13 @@
 
 enum { MAX_VOCAB = 50000 };
 
+// A sanitizer makes everything some ten times slower, and looks for what a part of the rounds shows as well.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SHARE = 10 };
+#else
+enum { SHARE = 1 };
+#endif
+
 // ---- The definition
 
 typedef struct definition {
@@ -432,7 +439,7 @@ static void results_are_what_the_definition_says(void **state) {
     relay_device *devices[MAX_BACKENDS];
     const uint32_t n_devices = make_devices(devices);
     test_rng r = {77};
-    for (uint32_t i = 0; i < 400; i++) {
+    for (uint32_t i = 0; i < 400 / SHARE; i++) {
         row_case c;
         row_case_init(&c, &r, vocabs[test_below(&r, i % 20 == 0 ? 11 : 9)], i);
         definition f = define(c.logits, c.n, &c.in);
@@ -461,7 +468,7 @@ static void what_is_drawn_from_is_the_distribution_of_the_formulas(void **state)
     relay_device *devices[MAX_BACKENDS];
     const uint32_t n_devices = make_devices(devices);
     test_rng r = {82};
-    for (uint32_t i = 0; i < 2000; i++) {
+    for (uint32_t i = 0; i < 2000 / SHARE; i++) {
         row_case c;
         row_case_init(&c, &r, N, i);
         c.p.logprob_mode = RELAY_LOGPROB_PROCESSED;
@@ -526,7 +533,7 @@ static void draws_follow_the_distribution(void **state) {
     bool is_fastest = true;
     FOR_EACH_BACKEND(k) {
         relay_device *d = test_device(k, 1);
-        const uint32_t n_calls = is_fastest ? 1000 : 20;
+        const uint32_t n_calls = is_fastest ? 1000 / SHARE : 20;
         double count[N] = {0};
         for (uint32_t call = 0; call < n_calls; call++) {
             for (uint32_t i = 0; i < ROWS; i++) {
