@@ -1,11 +1,13 @@
 #include "tokenizer_svc/bpe_borders.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     SIDE = RELAY_BPE_BORDER_BYTES,
     MIN_BITS = 12,
-    BITS_A_BORDER = 16,
+    MAX_BITS = 21, // 256 KiB: what a second-level cache can hold beside the rest
+    BITS_A_BORDER = 8,
 };
 
 // The n bytes before, or behind, a place; the one next to it lowest.
@@ -37,6 +39,7 @@ static void add_kind(relay_bpe_borders *b, uint32_t n_left, uint32_t n_right) {
 static void add_border(relay_bpe_borders *b, const uint8_t *at, uint32_t n_left, uint32_t n_right) {
     uint64_t bit = relay_bpe_border_hash(left_of(at, n_left), n_left, right_of(at, n_right), n_right) >> (64 - b->bits);
     b->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
+    if (n_right == SIDE && memcmp(at, "\xE2\x96\x81", 3) == 0) b->mark[at[-1] / 64] |= UINT64_C(1) << (at[-1] % 64);
     if (n_left == SIDE && n_right == SIDE) return;
     b->partial[at[-1]][at[0] / 64] |= UINT64_C(1) << (at[0] % 64);
     add_kind(b, n_left, n_right);
@@ -63,7 +66,7 @@ void relay_bpe_borders_init(relay_bpe_borders *b, const relay_bpe_rules *r) {
             }
         }
         if (pass > 0) break;
-        while (UINT64_C(1) << b->bits < n * BITS_A_BORDER)
+        while (b->bits < MAX_BITS && UINT64_C(1) << b->bits < n * BITS_A_BORDER)
             b->bits++;
         b->filter = relay_calloc(((size_t)1 << b->bits) / 64, sizeof *b->filter);
     }

@@ -20,6 +20,7 @@ typedef struct relay_bpe_borders {
     uint64_t *filter; // [2^bits / 64] by left and right bytes and how many of each
     uint32_t bits;
     uint64_t partial[256][4]; // by the bytes before and behind: a token with fewer than three on a side lies across
+    uint64_t mark[4];         // by the byte before U+2581, SentencePiece's space: some token has the two inside
     uint8_t n_left[9], n_right[9], n_kinds; // of those, which numbers of bytes there are
 } relay_bpe_borders;
 
@@ -38,5 +39,11 @@ static inline bool relay_bpe_border_known(const relay_bpe_borders *b, uint64_t h
 
 // Whether text[0..len) may be cut before text[at], which begins a character beyond ASCII; 0 < at < len.
 bool relay_bpe_borders_may_cut(const relay_bpe_borders *b, const char *text, size_t len, size_t at);
+
+// The same before U+2581, which text[at] begins.
+static inline bool relay_bpe_borders_may_cut_mark(const relay_bpe_borders *b, const char *text, size_t len, size_t at) {
+    uint8_t before = (uint8_t)text[at - 1];
+    return (b->mark[before / 64] >> (before % 64) & 1) == 0 || relay_bpe_borders_may_cut(b, text, len, at);
+}
 
 #endif

@@ -6,11 +6,11 @@
 
 enum {
     FIRST_SHORT_BITS = 12, // 128 KiB
-    MAX_SHORT_BITS = 17,   // 4 MiB
+    MAX_SHORT_BITS = 19,   // 16 MiB
     FIRST_LONG_BITS = 8,   // 16 KiB
-    MAX_LONG_BITS = 16,    // 4 MiB
+    MAX_LONG_BITS = 17,    // 8 MiB
     FIRST_LIST = 1 << 10,
-    MAX_LIST = 1 << 20, // 4 MiB
+    MAX_LIST = 1 << 21, // 8 MiB
 };
 
 enum { OVERRUN = 2 * RELAY_BPE_CACHE_PROBES }; // slots
@@ -19,6 +19,13 @@ _Static_assert((sizeof(relay_bpe_short_slot) << MAX_SHORT_BITS) + (sizeof(relay_
                        MAX_LIST * sizeof(uint32_t) <=
                    RELAY_BPE_CACHE_MAX_BYTES,
                "the bound that the header promises");
+
+#define LOW(bytes) (UINT64_MAX >> (64 - 8 * (bytes)))
+const relay_bpe_key relay_bpe_key_masks[16] = {
+    {0, 0},           {LOW(1), 0},      {LOW(2), 0},      {LOW(3), 0},      {LOW(4), 0},      {LOW(5), 0},
+    {LOW(6), 0},      {LOW(7), 0},      {LOW(8), 0},      {LOW(8), LOW(1)}, {LOW(8), LOW(2)}, {LOW(8), LOW(3)},
+    {LOW(8), LOW(4)}, {LOW(8), LOW(5)}, {LOW(8), LOW(6)}, {LOW(8), LOW(7)},
+};
 
 static size_t shorts_size(const relay_bpe_cache *c) {
     return (((size_t)1 << c->short_bits) + OVERRUN) * sizeof *c->shorts;

@@ -17,7 +17,7 @@ enum {
     RELAY_BPE_LONG_WORD = 31,
     RELAY_BPE_SHORT_IDS = 3,
     RELAY_BPE_LONG_IDS = 7,
-    RELAY_BPE_CACHE_MAX_BYTES = 13 << 20,
+    RELAY_BPE_CACHE_MAX_BYTES = 33 << 20,
     RELAY_BPE_CACHE_PROBES = 4, // sets
     RELAY_BPE_LIST_SLACK = 16,  // ids behind the list that may be read
 };
@@ -52,18 +52,16 @@ typedef struct relay_bpe_cache {
 void relay_bpe_cache_init(relay_bpe_cache *c);
 void relay_bpe_cache_fini(relay_bpe_cache *c);
 
+// What of 16 bytes belongs to a word, by its length; little-endian.
+extern const relay_bpe_key relay_bpe_key_masks[16];
+
 // The key of up to 15 bytes; `kind` < 16 tells apart keys of the same bytes. room: bytes that may be read at `word`.
 static inline relay_bpe_key relay_bpe_key_of(const char *word, size_t len, size_t room, uint32_t kind) {
     relay_bpe_key k = {0, 0};
     if (room >= sizeof k) {
         memcpy(&k, word, sizeof k);
-        uint64_t keep = ~UINT64_C(0) >> (-(8 * len) & 63); // of the half that the word ends in, little-endian
-        if (len > 8) {
-            k.tail &= keep;
-        } else {
-            k.tail = 0;
-            k.head &= keep;
-        }
+        k.head &= relay_bpe_key_masks[len].head;
+        k.tail &= relay_bpe_key_masks[len].tail;
     } else {
         memcpy(&k, word, len);
     }
@@ -71,10 +69,11 @@ static inline relay_bpe_key relay_bpe_key_of(const char *word, size_t len, size_
     return k;
 }
 
+// The two halves of the product, as in wyhash (Wang Yi).
 static inline uint64_t relay_bpe_key_hash(relay_bpe_key k) {
-    uint64_t h = (k.head ^ (k.tail << 31 | k.tail >> 33)) * UINT64_C(0x9E3779B97F4A7C15);
-    h ^= h >> 29 ^ k.tail;
-    return h * UINT64_C(0xD6E8FEB86659FD93);
+    __uint128_t product =
+        (__uint128_t)(k.head ^ UINT64_C(0x9E3779B97F4A7C15)) * (k.tail ^ UINT64_C(0xD6E8FEB86659FD93));
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 static inline relay_bpe_short_slot *relay_bpe_cache_short_set(const relay_bpe_cache *c, relay_bpe_key k) {
@@ -92,8 +91,8 @@ static inline bool relay_bpe_short_is_free(const relay_bpe_short_slot *s) {
 // In the sets from `set` on, up to the first with room; NULL if it is not there.
 static inline const relay_bpe_short_slot *relay_bpe_cache_find_short(const relay_bpe_short_slot *set, relay_bpe_key k) {
     for (int i = 0; i < RELAY_BPE_CACHE_PROBES; i++, set += 2) {
-        if (relay_bpe_key_equal(set[0].key, k)) return &set[0];
-        if (relay_bpe_key_equal(set[1].key, k)) return &set[1];
+        bool is_second = relay_bpe_key_equal(set[1].key, k); // without a branch on which of the two
+        if (is_second | relay_bpe_key_equal(set[0].key, k)) return set + is_second;
         if (relay_bpe_short_is_free(&set[1])) break;
     }
     return NULL;

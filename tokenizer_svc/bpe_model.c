@@ -17,6 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "common/utf8.h"
 #include "tokenizer_svc/bpe_borders.h"
 #include "tokenizer_svc/bpe_cache.h"
@@ -40,6 +44,7 @@ typedef struct bpe {
     relay_bpe_borders borders;
     const relay_scan *scan; // NULL: no pre-tokenizers
     bool whole_words;       // a word that is a token is that token
+    bool cuts_at_spaces;    // U+2581, SentencePiece's, are places to cut a text at
     bool byte_fallback, fuse_unk, has_unk;
     uint32_t unk_id;
     char prefix[MAX_AFFIX], suffix[MAX_AFFIX];
@@ -71,6 +76,7 @@ typedef struct run {
 
 typedef enum span_kind {
     WORD,
+    PART,  // of a text without pre-tokenizers, between spaces
     PIECE, // of a word: never a whole word's token, and not cut again
 } span_kind;
 
@@ -204,6 +210,30 @@ static uint32_t encode_anew(run *r, size_t begin, size_t end, span_kind kind) {
 
 static void encode_spans(run *r, size_t begin, const uint32_t *ends, size_t n, span_kind kind);
 
+static bool is_space_mark(const char *s) {
+    return memcmp(s, "\xE2\x96\x81", 3) == 0;
+}
+
+// Which of the next 64 bytes, at most len, are this one.
+static uint64_t bytes_equal(const char *s, size_t len, uint8_t byte) {
+    uint64_t bits = 0;
+    if (len < 64) {
+        for (size_t i = 0; i < len; i++)
+            bits |= (uint64_t)((uint8_t)s[i] == byte) << i;
+        return bits;
+    }
+#if defined(__SSE2__)
+    for (int i = 0; i < 4; i++) {
+        __m128i equal = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(s + 16 * i)), _mm_set1_epi8((char)byte));
+        bits |= (uint64_t)(uint32_t)_mm_movemask_epi8(equal) << 16 * i;
+    }
+#else
+    for (int i = 0; i < 64; i++)
+        bits |= (uint64_t)((uint8_t)s[i] == byte) << i;
+#endif
+    return bits;
+}
+
 // Cuts a word where no token can lie.
 static void encode_pieces(run *r, size_t begin, size_t end) {
     const bpe *b = r->b;
@@ -236,10 +266,35 @@ static bool has_gap(const run *r, size_t begin, size_t end) {
     return false;
 }
 
+// Cuts a text without pre-tokenizers before its spaces: a step of its own, since nearly all of its words lie between
+// them. They are found 64 bytes at a time.
+static void encode_parts(run *r, size_t begin, size_t end) {
+    const bpe *b = r->b;
+    const char *text = r->text;
+    uint32_t ends[BLOCK];
+    size_t n = 0, block_begin = begin;
+    for (size_t base = begin + 1; base + 3 <= end; base += 64) {
+        uint64_t bits = bytes_equal(text + base, end - base, 0xE2);
+        for (; bits != 0; bits &= bits - 1) {
+            size_t at = base + (size_t)__builtin_ctzll(bits);
+            if (end - at < 3 || !is_space_mark(text + at)) continue;
+            if (at - begin >= 3 && is_space_mark(text + at - 3)) continue;
+            if (!relay_bpe_borders_may_cut_mark(&b->borders, text + begin, end - begin, at - begin)) continue;
+            ends[n++] = (uint32_t)at;
+            if (n < BLOCK) continue;
+            encode_spans(r, block_begin, ends, n, PART);
+            block_begin = at;
+            n = 0;
+        }
+    }
+    ends[n++] = (uint32_t)end;
+    encode_spans(r, block_begin, ends, n, PART);
+}
+
 static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
     const bpe *b = r->b;
     size_t len = end - begin;
-    if (len > RELAY_BPE_LONG_WORD || (kind == WORD && (uint8_t)r->text[end - 3] >= 0xE0)) {
+    if (len > RELAY_BPE_LONG_WORD || (kind != PIECE && (uint8_t)r->text[end - 3] >= 0xE0)) {
         if (kind == WORD && b->whole_words) {
             uint32_t whole;
             relay_bpe_trie_longest(&b->trie, r->text + begin, len, &whole);
@@ -252,6 +307,8 @@ static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
             encode_anew(r, begin, end, PIECE);
         else if (has_gap(r, begin, end))
             encode_by_definition(r, begin, end);
+        else if (kind == WORD && b->cuts_at_spaces)
+            encode_parts(r, begin, end);
         else
             encode_pieces(r, begin, end);
         return;
@@ -270,22 +327,23 @@ static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
 // The text's spans from `begin`, each up to its end; n <= BLOCK.
 static inline __attribute__((always_inline)) void encode_block(run *r, size_t begin, const uint32_t *ends, size_t n,
                                                                span_kind kind, bool has_offsets) {
-    const bpe *b = r->b;
     bpe_work *w = r->w;
     relay_encoding *enc = r->enc;
-    uint32_t key_kind = kind == WORD || !b->whole_words ? 0 : 1;
+    uint32_t key_kind = kind == WORD || !r->b->whole_words ? 0 : 1;
+    const char *text = r->text;
+    size_t len_of_text = r->len;
     relay_bpe_key keys[BLOCK];
     const relay_bpe_short_slot *sets[BLOCK];
     size_t at = begin;
     for (size_t i = 0; i < n; i++) {
         size_t len = ends[i] - at;
         if (len <= RELAY_BPE_SHORT_WORD) {
-            keys[i] = relay_bpe_key_of(r->text + at, len, r->len - at, key_kind);
+            keys[i] = relay_bpe_key_of(text + at, len, len_of_text - at, key_kind);
             sets[i] = relay_bpe_cache_short_set(&w->cache, keys[i]);
             __builtin_prefetch(sets[i]);
         } else if (len <= RELAY_BPE_LONG_WORD) {
             relay_bpe_key key[2];
-            relay_bpe_long_key_of(r->text + at, len, key_kind, key);
+            relay_bpe_long_key_of(text + at, len, key_kind, key);
             __builtin_prefetch(relay_bpe_cache_long_set(&w->cache, key));
         }
         at = ends[i];
@@ -293,31 +351,44 @@ static inline __attribute__((always_inline)) void encode_block(run *r, size_t be
     r->room += (uint32_t)n * ROOM;
     relay_encoding_reserve(enc, r->room);
     uint32_t short_bits = w->cache.short_bits;
+    const uint32_t *list = w->cache.list;
+    uint32_t *out = enc->ids + enc->n; // the encoding's own count stands still while words come from the cache
     at = begin;
     for (size_t i = 0; i < n; at = ends[i++]) {
         size_t end = ends[i];
+        if (end - at <= RELAY_BPE_SHORT_WORD) {
+            const relay_bpe_short_slot *slot = relay_bpe_cache_find_short(sets[i], keys[i]);
+            if (slot != NULL) {
+                const uint32_t *ids = slot->id;
+                uint32_t *first = out;
+                if (slot->n <= RELAY_BPE_SHORT_IDS)
+                    memcpy(out, ids, sizeof slot->id);
+                else // more than there are, up to what a word may write: of a fixed size
+                    memcpy(out, list + ids[0], ROOM * sizeof *ids);
+                out += slot->n;
+                if (has_offsets) {
+                    enc->n = (uint32_t)(out - enc->ids);
+                    write_offsets(r, (uint32_t)(first - enc->ids), at);
+                }
+                continue;
+            }
+        }
+        enc->n = (uint32_t)(out - enc->ids);
         if (end - at > RELAY_BPE_SHORT_WORD) {
             encode_longer(r, at, end, kind);
-            continue;
-        }
-        if (short_bits != w->cache.short_bits) sets[i] = relay_bpe_cache_short_set(&w->cache, keys[i]);
-        const relay_bpe_short_slot *slot = relay_bpe_cache_find_short(sets[i], keys[i]);
-        if (slot == NULL) {
+        } else {
             uint32_t m = encode_anew(r, at, end, kind);
             if (m > 0) relay_bpe_cache_add_short(&w->cache, keys[i], w->ids, m);
-            continue;
         }
-        uint32_t first = enc->n;
-        if (slot->n <= RELAY_BPE_SHORT_IDS) {
-            memcpy(enc->ids + first, slot->id, sizeof slot->id);
-            enc->n += slot->n;
-        } else {
-            // More than there are, up to what a word may write: of a fixed size.
-            memcpy(enc->ids + first, w->cache.list + slot->id[0], ROOM * sizeof *slot->id);
-            enc->n += slot->n;
-        }
-        if (has_offsets) write_offsets(r, first, at);
+        out = enc->ids + enc->n;
+        list = w->cache.list;
+        if (short_bits == w->cache.short_bits) continue;
+        short_bits = w->cache.short_bits; // the table has grown
+        size_t begin_of = end;
+        for (size_t k = i + 1; k < n; begin_of = ends[k++])
+            if (ends[k] - begin_of <= RELAY_BPE_SHORT_WORD) sets[k] = relay_bpe_cache_short_set(&w->cache, keys[k]);
     }
+    enc->n = (uint32_t)(out - enc->ids);
     r->room -= (uint32_t)n * ROOM;
 }
 
@@ -420,6 +491,10 @@ static relay_code bpe_init(bpe *b, const relay_model_spec *m, relay_err *e) {
     if (code != RELAY_OK) return code;
     relay_bpe_trie_init(&b->trie, &b->rules);
     relay_bpe_borders_init(&b->borders, &b->rules);
+    // Not where it is no token itself, nor where a character may vanish between two others.
+    b->cuts_at_spaces = !b->rules.is_byte_level && !b->whole_words &&
+                        (b->has_unk || (b->byte_fallback && b->rules.has_all_bytes)) &&
+                        relay_bpe_rules_find(&b->rules, "\xE2\x96\x81", 3) != RELAY_BPE_NONE;
     return RELAY_OK;
 }
 

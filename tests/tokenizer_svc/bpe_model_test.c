@@ -163,9 +163,9 @@ static uint32_t encode_by_definition(const random_model *x, const char *word, ui
         uint32_t cp;
         size = x->m.is_byte_level ? 1 : (uint32_t)relay_utf8_decode(word + at, len - at, &cp);
         char piece[32] = "";
-        if (at > 0) strncat(piece, x->m.continuing_subword_prefix.s, x->m.continuing_subword_prefix.len);
+        if (at > 0 && x->m.continuing_subword_prefix.len > 0) strcat(piece, x->m.continuing_subword_prefix.s);
         strncat(piece, word + at, size);
-        if (at + size == len) strncat(piece, x->m.end_of_word_suffix.s, x->m.end_of_word_suffix.len);
+        if (at + size == len && x->m.end_of_word_suffix.len > 0) strcat(piece, x->m.end_of_word_suffix.s);
         uint32_t id = find_token(x, piece, strlen(piece));
         if (id != UINT32_MAX) {
             if (has_pending) out[n++] = pending;
