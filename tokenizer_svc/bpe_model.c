@@ -291,37 +291,51 @@ static void encode_parts(run *r, size_t begin, size_t end) {
     encode_spans(r, block_begin, ends, n, PART);
 }
 
-static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
+// A word that is in no cache and too long for one.
+static void encode_longest(run *r, size_t begin, size_t end, span_kind kind) {
     const bpe *b = r->b;
+    uint32_t whole = RELAY_BPE_NONE;
+    if (kind == WORD && b->whole_words) relay_bpe_trie_longest(&b->trie, r->text + begin, end - begin, &whole);
+    if (whole != RELAY_BPE_NONE)
+        add_ids(r, begin, &whole, 1);
+    else if (kind == PIECE || !b->rules.is_linear)
+        encode_anew(r, begin, end, PIECE);
+    else if (has_gap(r, begin, end))
+        encode_by_definition(r, begin, end);
+    else if (kind == WORD && b->cuts_at_spaces)
+        encode_parts(r, begin, end);
+    else
+        encode_pieces(r, begin, end);
+}
+
+// Whether the tokens from `first` on have pieces of so many bytes, so that the offsets of later ones are known, too.
+static bool have_length(const run *r, uint32_t first, size_t len) {
+    size_t sum = 0;
+    for (uint32_t i = first; i < r->enc->n; i++)
+        sum += r->b->rules.made[r->enc->ids[i]].len;
+    return sum == len && r->enc->n > first;
+}
+
+static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
     size_t len = end - begin;
-    if (len > RELAY_BPE_LONG_WORD || (kind != PIECE && (uint8_t)r->text[end - 3] >= 0xE0)) {
-        if (kind == WORD && b->whole_words) {
-            uint32_t whole;
-            relay_bpe_trie_longest(&b->trie, r->text + begin, len, &whole);
-            if (whole != RELAY_BPE_NONE) {
-                add_ids(r, begin, &whole, 1);
-                return;
-            }
-        }
-        if (kind == PIECE || !b->rules.is_linear)
-            encode_anew(r, begin, end, PIECE);
-        else if (has_gap(r, begin, end))
-            encode_by_definition(r, begin, end);
-        else if (kind == WORD && b->cuts_at_spaces)
-            encode_parts(r, begin, end);
-        else
-            encode_pieces(r, begin, end);
+    if (len > RELAY_BPE_LONG_WORD) {
+        encode_longest(r, begin, end, kind);
         return;
     }
     relay_bpe_key key[2];
-    relay_bpe_long_key_of(r->text + begin, len, kind == WORD || !b->whole_words ? 0 : 1, key);
+    relay_bpe_long_key_of(r->text + begin, len, kind == WORD || !r->b->whole_words ? 0 : 1, key);
     const relay_bpe_long_slot *slot = relay_bpe_cache_find_long(&r->w->cache, key);
     if (slot != NULL) {
         add_ids(r, begin, slot->n <= RELAY_BPE_LONG_IDS ? slot->id : r->w->cache.list + slot->id[0], slot->n);
         return;
     }
-    uint32_t n = encode_anew(r, begin, end, kind);
-    if (n > 0) relay_bpe_cache_add_long(&r->w->cache, key, r->w->ids, n);
+    uint32_t first = r->enc->n;
+    if ((uint8_t)r->text[end - 3] >= 0xE0) // of three bytes a character: its parts are known sooner than the whole
+        encode_longest(r, begin, end, kind);
+    else
+        encode_anew(r, begin, end, kind);
+    if (r->b->rules.is_linear && have_length(r, first, len))
+        relay_bpe_cache_add_long(&r->w->cache, key, r->enc->ids + first, r->enc->n - first);
 }
 
 // The text's spans from `begin`, each up to its end; n <= BLOCK.
