@@ -33,7 +33,7 @@ def test_every_decoder_and_rows_of_them():
 
 
 def test_every_stage_of_the_pipeline():
-    done = run(VENV / "python", ORACLE / "pipeline_oracle.py", check=False, timeout=600)
+    done = run(VENV / "python", ORACLE / "pipeline_oracle.py", "--lines", 40, "--mixed", 80, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     results = compared(done.stdout)
     assert len(results) == 4 and all(n > 700 and bad == 0 for n, bad in results), done.stdout
