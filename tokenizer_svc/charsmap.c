@@ -23,22 +23,32 @@ static uint32_t offset_of(uint32_t unit) {
     return unit >> 10 << ((unit & 1u << 9) >> 6);
 }
 
-// What the shortest beginning of the key that is in the map stands for; NULL if there is none.
-static const char *find(const relay_charsmap *m, const char *key, size_t len) {
+// What a beginning of the key that is in the map stands for, and its length: of the shortest one, or of the longest.
+// NULL if there is none.
+static const char *find_beginning(const relay_charsmap *m, const char *key, size_t len, bool is_longest,
+                                  size_t *found_len) {
+    const char *found = NULL;
     uint32_t at = offset_of(m->units[0]);
     for (size_t i = 0; i < len; i++) {
         uint8_t byte = (uint8_t)key[i];
         at ^= byte;
-        if (byte == 0 || at >= m->n_units) return NULL;
+        if (byte == 0 || at >= m->n_units) break;
         uint32_t unit = m->units[at];
-        if ((unit & (1u << 31 | 0xFF)) != byte) return NULL;
+        if ((unit & (1u << 31 | 0xFF)) != byte) break;
         at ^= offset_of(unit);
-        if (at >= m->n_units) return NULL;
+        if (at >= m->n_units) break;
         if ((unit >> 8 & 1) == 0) continue;
         uint32_t value = m->units[at] & ~(1u << 31);
-        return value < m->n_replacement_bytes ? m->replacements + value : m->replacements + m->n_replacement_bytes;
+        found = m->replacements + (value < m->n_replacement_bytes ? value : m->n_replacement_bytes);
+        *found_len = i + 1;
+        if (!is_longest) break;
     }
-    return NULL;
+    return found;
+}
+
+static const char *find(const relay_charsmap *m, const char *key, size_t len) {
+    size_t found_len;
+    return find_beginning(m, key, len, false, &found_len);
 }
 
 relay_code relay_charsmap_create(relay_charsmap **out, const void *data, size_t len, const char *what, relay_err *e) {
@@ -137,5 +147,20 @@ void relay_charsmap_apply(const relay_charsmap *m, const char *s, size_t len, re
             else
                 relay_char_changes_add(out, cp, 0);
         }
+    }
+}
+
+void relay_charsmap_apply_longest(const relay_charsmap *m, const char *s, size_t len, relay_char_changes *out) {
+    relay_char_changes_clear(out);
+    size_t n;
+    for (size_t i = 0; i < len; i += n) {
+        const char *to = find_beginning(m, s + i, len - i, true, &n);
+        if (to != NULL) {
+            replace(out, s + i, n, to);
+            continue;
+        }
+        uint32_t cp;
+        n = relay_utf8_decode(s + i, len - i, &cp);
+        relay_char_changes_add(out, cp, 0);
     }
 }

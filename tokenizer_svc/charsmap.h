@@ -2,8 +2,10 @@
 //
 // The format (sentencepiece, src/normalizer.cc): the size of a trie in bytes, 4 bytes little-endian; the trie, a double
 // array of Darts-clone (32-bit units); the replacements, each ended by a NUL, to which the trie's values are offsets.
-// It is applied as HF tokenizers does: a grapheme cluster of less than 6 bytes is looked up as a whole, and replaced as
-// a whole by what its shortest known beginning stands for; else each of its characters is looked up by itself.
+// It is applied in one of two ways. As HF tokenizers does: a grapheme cluster of less than 6 bytes is looked up as a
+// whole, and replaced as a whole by what its shortest known beginning stands for; else each of its characters is looked
+// up by itself. As SentencePiece itself does: whatever of the map is the longest beginning of the rest of the text is
+// replaced, else a character goes through.
 #ifndef RELAY_TOKENIZER_SVC_CHARSMAP_H
 #define RELAY_TOKENIZER_SVC_CHARSMAP_H
 
@@ -23,5 +25,6 @@ void relay_charsmap_destroy(relay_charsmap *m);
 // The first byte from which something may change; `len` if nothing does.
 size_t relay_charsmap_find(const relay_charsmap *m, const char *s, size_t len);
 void relay_charsmap_apply(const relay_charsmap *m, const char *s, size_t len, relay_char_changes *out);
+void relay_charsmap_apply_longest(const relay_charsmap *m, const char *s, size_t len, relay_char_changes *out);
 
 #endif

@@ -169,8 +169,17 @@ static bool is_bert_cleaned(uint32_t cp) {
     return is_bert_dropped(cp) || (cp != ' ' && is_space(cp));
 }
 
+// The mark that spaces become: SentencePiece takes it away at a text's end like a space, for it looks there last.
+#define SPACE_MARK "\xE2\x96\x81"
+
+static uint32_t trailing_space(const char *s, size_t len) {
+    const uint32_t mark = sizeof SPACE_MARK - 1;
+    if (len > 0 && s[len - 1] == ' ') return 1;
+    return len >= mark && memcmp(s + len - mark, SPACE_MARK, mark) == 0 ? mark : 0;
+}
+
 static bool has_extra_whitespace(const char *s, size_t len) {
-    return s[0] == ' ' || s[len - 1] == ' ' || memmem(s, len, "  ", 2) != NULL;
+    return s[0] == ' ' || trailing_space(s, len) > 0 || memmem(s, len, "  ", 2) != NULL;
 }
 
 static bool may_change(const step *t, const char *s, size_t len) {
@@ -353,8 +362,8 @@ static void drop_extra_whitespace(run *r) {
     to->len = 0;
     to->is_aligned = from->is_aligned;
     uint32_t end = from->len;
-    while (end > 0 && from->s[end - 1] == ' ')
-        end--;
+    for (uint32_t n; (n = trailing_space(from->s, end)) > 0;)
+        end -= n;
     bool was_space = true;
     uint32_t begin = 0;
     for (uint32_t i = 0; i < end; i++) {
@@ -453,7 +462,8 @@ static relay_code apply(run *r, const step *s) {
         bert(r, z);
         break;
     case RELAY_NORMALIZE_PRECOMPILED:
-        relay_charsmap_apply(s->charsmap, text_of(r)->s, text_of(r)->len, &r->w->changes);
+        (z->by_longest_prefix ? relay_charsmap_apply_longest : relay_charsmap_apply)(s->charsmap, text_of(r)->s,
+                                                                                     text_of(r)->len, &r->w->changes);
         apply_changes(r);
         break;
     case RELAY_NORMALIZE_BYTE_LEVEL:

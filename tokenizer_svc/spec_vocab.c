@@ -164,7 +164,9 @@ static relay_code find_size(table_maker *m, relay_err *e) {
 static void find_shape(table_maker *m) {
     const relay_tokenizer_spec *spec = m->spec;
     m->is_byte_level = spec->model.byte_alphabet;
-    for (uint32_t i = 0; i < spec->n_decoders; i++)
+    // Ranks are of raw bytes unless the pieces are said to be in the alphabet.
+    bool is_raw = spec->model.kind == RELAY_MODEL_BPE && spec->model.order == RELAY_BPE_BY_RANK;
+    for (uint32_t i = 0; i < spec->n_decoders && !is_raw; i++)
         m->is_byte_level |= spec->decoders[i].kind == RELAY_DECODE_BYTE_LEVEL;
     m->is_word_piece = spec->model.kind == RELAY_MODEL_WORDPIECE;
     m->word_prefix = spec->model.continuing_subword_prefix;

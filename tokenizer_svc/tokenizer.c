@@ -102,9 +102,40 @@ static relay_code normalize_contents(const relay_tokenizer *t, relay_added_token
     return code;
 }
 
+// A user-defined piece of SentencePiece's BPE, which the spec leaves to the model: it is taken out of the normalized
+// text before anything is joined, just as an added token is.
+static bool is_user_piece(const relay_tokenizer_spec *spec, uint32_t id) {
+    const relay_model_spec *m = &spec->model;
+    return m->kind == RELAY_MODEL_BPE && m->order == RELAY_BPE_BY_SCORE && id < m->n_tokens &&
+           m->tokens[id].kind == RELAY_TOKEN_USER && m->tokens[id].piece.len > 0;
+}
+
+static uint32_t count_user_pieces(const relay_tokenizer_spec *spec) {
+    for (uint32_t i = 0; i < spec->n_added; i++)
+        if (is_user_piece(spec, spec->added[i].id)) return 0; // a format that has them among the added tokens
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < spec->model.n_tokens; id++)
+        n += is_user_piece(spec, id);
+    return n;
+}
+
+// Behind the n that are there; each has its content as it is in the normalized text.
+static uint32_t add_user_pieces(const relay_tokenizer_spec *spec, uint32_t n_pieces, relay_added_token *tokens,
+                                uint32_t n) {
+    const uint32_t n_all = n + n_pieces;
+    for (uint32_t id = 0; n < n_all; id++) {
+        if (!is_user_piece(spec, id)) continue;
+        relay_spec_str piece = spec->model.tokens[id].piece;
+        tokens[n++] = (relay_added_token){
+            .content = {relay_strndup(piece.s, piece.len), piece.len}, .id = id, .normalized = true};
+    }
+    return n;
+}
+
 static relay_code create_added_tokens(relay_tokenizer *t, const relay_tokenizer_spec *spec, relay_err *e) {
     uint32_t n_raw = 0, n_normalized = 0;
-    relay_added_token *tokens = relay_calloc(spec->n_added == 0 ? 1 : spec->n_added, sizeof *tokens);
+    const uint32_t n_pieces = count_user_pieces(spec);
+    relay_added_token *tokens = relay_calloc((uint64_t)spec->n_added + n_pieces + 1, sizeof *tokens);
     for (uint32_t i = 0; i < spec->n_added; i++)
         if (!spec->added[i].normalized) tokens[n_raw++] = spec->added[i];
     relay_code code = relay_added_tokens_create(&t->raw, tokens, n_raw, e);
@@ -112,6 +143,7 @@ static relay_code create_added_tokens(relay_tokenizer *t, const relay_tokenizer_
         if (spec->added[i].normalized) tokens[n_normalized++] = spec->added[i];
     if (code == RELAY_OK) {
         code = normalize_contents(t, tokens, n_normalized, e);
+        n_normalized = add_user_pieces(spec, n_pieces, tokens, n_normalized);
         if (code == RELAY_OK) code = relay_added_tokens_create(&t->normalized, tokens, n_normalized, e);
         for (uint32_t i = 0; i < n_normalized; i++)
             free((char *)tokens[i].content.s);

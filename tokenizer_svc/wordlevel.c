@@ -7,7 +7,7 @@
 typedef struct relay_wordlevel {
     relay_word_model model;
     relay_byte_trie words;
-    bool has_unk;
+    bool has_unk, fuse_unk;
     uint32_t unk_id;
 } relay_wordlevel;
 
@@ -19,7 +19,13 @@ static relay_code encode(const relay_word_model *m, void *work, const char *word
     if (id == RELAY_TRIE_NONE && !w->has_unk)
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
                           "text: a word has no token, and the tokenizer has no unknown token");
-    relay_encoding_add(enc, id == RELAY_TRIE_NONE ? w->unk_id : id, base, base + (uint32_t)len);
+    if (id == RELAY_TRIE_NONE) id = w->unk_id;
+    // Unknown words side by side are one token where the model says so.
+    if (w->fuse_unk && id == w->unk_id && enc->n > 0 && enc->ids[enc->n - 1] == w->unk_id) {
+        if (enc->has_offsets) enc->offset_end[enc->n - 1] = base + (uint32_t)len;
+        return RELAY_OK;
+    }
+    relay_encoding_add(enc, id, base, base + (uint32_t)len);
     return RELAY_OK;
 }
 
@@ -50,6 +56,7 @@ relay_code relay_wordlevel_create(relay_word_model **out, const relay_tokenizer_
     w->model = (relay_word_model){
         .destroy = destroy, .work_create = work_create, .work_destroy = work_destroy, .encode = encode};
     w->has_unk = model->has_unk;
+    w->fuse_unk = model->fuse_unk;
     w->unk_id = model->unk_id;
     relay_trie_builder *b = relay_trie_builder_create();
     for (uint32_t id = 0; id < model->n_tokens; id++)

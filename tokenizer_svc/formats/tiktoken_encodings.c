@@ -43,6 +43,7 @@ static const special harmony[] = {
     {.name = "<|end|>", .id = 200007},
     {.name = "<|message|>", .id = 200008},
     {.name = "<|call|>", .id = 200012},
+    {.name = "<|reserved_200018|>", .id = 200018}, // another name, by which text may call it, too
     {.name = "<|endofprompt|>", .id = 200018},
     {.name = "<|reserved_#|>", .id = 200000, .count = 1088, .number = 200000},
     {0},
