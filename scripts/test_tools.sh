@@ -17,6 +17,9 @@ github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 "
 
+TOKENIZERS="openai gpt2 mistral"
+LARGE_TOKENIZERS="qwen3 llama3.1 gemma3 deepseek-v3 gpt4o"
+
 # Installed without dependencies, by hash: requirements.txt files name every package they need.
 ensure_venv() {
     local stamp=$VENV/.requirements log
@@ -82,6 +85,13 @@ ensure_peer_files() {
     note "chat templates and vocabularies are there"
 }
 
+# Published tokenizers and what others say of them; with ALL those of large models besides.
+ensure_tokenizers() {
+    # shellcheck disable=SC2086
+    python3 "$RELAY_ROOT/scripts/fetch.py" tokenizer $TOKENIZERS ${ALL:+$LARGE_TOKENIZERS} >/dev/null || exit 1
+    note "tokenizers are there"
+}
+
 ensure_test_tools() {
     # shellcheck disable=SC2086
     ensure_packages $TEST_PACKAGES
@@ -89,4 +99,5 @@ ensure_test_tools() {
     ensure_go_tools
     ensure_k8s_schemas
     ensure_peer_files
+    ensure_tokenizers
 }
