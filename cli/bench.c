@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 
 static const relay_command benches[] = {
+    {"serve", "a model server's tokens a second, and how long they are waited for", relay_bench_serve},
     {"tokenize", "a server's latencies at a rate of calls", relay_bench_tokenize},
     {"tokenizer", "a tokenizer's speed in this process", relay_bench_tokenizer},
 };

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/bench.h"
+#include "cli/bench_times.h"
 #include "cli/cli.h"
 #include "common/message.h"
 #include "relay/v1/tokenizer.pb-c.h"
@@ -19,10 +19,10 @@ static const relay_mono_us CALL_TIMEOUT_US = 60 * (relay_mono_us)SECOND_US;
 typedef struct kind {
     double rate;
     char *text;
-    size_t text_len;  // of all texts, from which calls take theirs
-    size_t call_len;  // of one
-    uint32_t *micros; // [n_calls]: the times of calls that were answered, [n_answered]
-    size_t n_calls, n_answered;
+    size_t text_len; // of all texts, from which calls take theirs
+    size_t call_len; // of one
+    size_t n_calls;
+    relay_bench_times answered; // of the calls that were
 } kind;
 
 typedef struct bench {
@@ -49,7 +49,7 @@ static void on_done(void *arg, relay_code code, const relay_err *e) {
     relay_mono_us took = relay_mono_now() - c->due;
     pthread_mutex_lock(&b->lock);
     if (code == RELAY_OK)
-        c->k->micros[c->k->n_answered++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+        relay_bench_times_add(&c->k->answered, took);
     else if (b->n_failed++ == 0)
         b->first_error = *e;
     b->n_in_flight--;
@@ -102,12 +102,6 @@ static relay_code send_call(bench *b, kind *k, size_t i, relay_mono_us due, rela
     return RELAY_OK;
 }
 
-static void sleep_until(relay_mono_us at) {
-    struct timespec t = {.tv_sec = at / SECOND_US, .tv_nsec = at % SECOND_US * 1000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0 && !relay_cli_is_interrupted()) {
-    }
-}
-
 // All calls of both kinds, in the order in which they are due.
 static relay_code send_all(bench *b, kind *kinds, size_t n_kinds, relay_err *e) {
     relay_mono_us start = relay_mono_now() + SECOND_US / 10;
@@ -123,33 +117,24 @@ static relay_code send_all(bench *b, kind *kinds, size_t n_kinds, relay_err *e) 
             next = i;
         }
         if (next == n_kinds) break;
-        sleep_until(due);
+        relay_bench_sleep_until(due);
         relay_code code = send_call(b, &kinds[next], sent[next]++, due, e);
         if (code != RELAY_OK) return code;
     }
     return RELAY_OK;
 }
 
-static int compare_micros(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(const kind *k, double q) {
-    return k->micros[(size_t)(q * (double)(k->n_answered - 1) + 0.5)] / 1e3;
-}
-
 static void print_kind(kind *k, const char *name, bool as_json, double seconds, const char *comma) {
     static const double quantiles[] = {0.5, 0.9, 0.99, 0.999, 1};
     static const char *const names[] = {"p50", "p90", "p99", "p99.9", "max"};
-    qsort(k->micros, k->n_answered, sizeof *k->micros, compare_micros);
+    relay_bench_times_sort(&k->answered);
     printf(as_json ? "%s\"%s\": {\"bytes\": %zu, \"calls\": %zu, \"answered\": %zu, \"calls_per_second\": %.1f, "
                      "\"milliseconds\": {"
                    : "%s%s calls of %zu bytes: %zu made, %zu answered, %.1f a second; milliseconds",
-           as_json ? comma : "", name, k->call_len, k->n_calls, k->n_answered, (double)k->n_answered / seconds);
-    for (size_t i = 0; k->n_answered != 0 && i < sizeof names / sizeof names[0]; i++) {
+           as_json ? comma : "", name, k->call_len, k->n_calls, k->answered.n, (double)k->answered.n / seconds);
+    for (size_t i = 0; k->answered.n != 0 && i < sizeof names / sizeof names[0]; i++) {
         printf(as_json ? "%s\"%s\": %.3f" : "%s%s %.3f", i == 0 ? (as_json ? "" : " ") : ", ", names[i],
-               quantile(k, quantiles[i]));
+               relay_bench_times_quantile(&k->answered, quantiles[i]));
     }
     fputs(as_json ? "}}" : "\n", stdout);
 }
@@ -245,15 +230,13 @@ int relay_bench_tokenize(int argc, char **argv) {
         kinds[i].n_calls = n_calls < 1 ? 1 : (size_t)n_calls;
     }
     if (exit_code == RELAY_EXIT_OK) {
-        for (size_t i = 0; i < n_kinds; i++) {
+        for (size_t i = 0; i < n_kinds; i++)
             make_text(&kinds[i], 1024);
-            kinds[i].micros = relay_calloc(kinds[i].n_calls, sizeof *kinds[i].micros);
-        }
         exit_code = run(&b, kinds, n_kinds, seconds, as_json);
     }
     for (size_t i = 0; i < n_kinds; i++) {
         free(kinds[i].text);
-        free(kinds[i].micros);
+        relay_bench_times_fini(&kinds[i].answered);
     }
     return exit_code;
 }
