@@ -21,7 +21,7 @@
 #include "model_svc/snapshot.h"
 #include "model_svc/token_rate.h"
 
-enum { MIN_RETRY_MS = 100, MAX_RETRY_MS = 30000, MAX_LEASE_CALLS = 256, LEASE_CALLS_A_LOOK = 16 };
+enum { MIN_RETRY_MS = 100, MAX_RETRY_MS = 30000, MAX_LEASE_CALLS = 256, LEASE_CALLS_A_LOOK = 16, MAX_TOLD_A_STEP = 64 };
 
 // What the snapshot holds.
 typedef struct told {
@@ -215,7 +215,7 @@ static void *run_engine(void *arg) {
         bool has_moved = run_step(en);
         publish(en);
         tell_state(en);
-        if (!has_moved && has_answered) sleep_until_called(en);
+        if (!has_moved && has_answered && !relay_scheduler_has_more(en->scheduler)) sleep_until_called(en);
     }
     // The inbox is closed: what it still holds is all there is.
     bool is_empty;
@@ -323,7 +323,8 @@ static relay_engine *create_parts(const relay_engine_opts *o) {
     en->results = relay_calloc(limits.max_samples, sizeof en->results[0]);
     // An end for each answer that was cancelled, of which the last look may take all there are, and one for each that
     // expires or is drained; a start, a token and an end for each in the batch, and the scores.
-    en->max_step_events = 3 * en->max_sequences + 3 * o->max_running + RELAY_MAX_SCORED_ROWS + LEASE_CALLS_A_LOOK;
+    en->max_step_events =
+        3 * en->max_sequences + 3 * o->max_running + RELAY_MAX_SCORED_ROWS + LEASE_CALLS_A_LOOK + MAX_TOLD_A_STEP;
     en->events =
         relay_spsc_create(round_up_to_power_of_two(en->max_step_events + en->max_step_events / 2), sizeof(relay_event));
     en->own_metrics = o->metrics == NULL ? relay_metrics_create() : NULL;

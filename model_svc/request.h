@@ -11,6 +11,7 @@
 #include "common/arena.h"
 #include "common/clock.h"
 #include "kernels/kernels.h"
+#include "model_svc/beam_search.h"
 #include "model_svc/constraint/constraint_cache.h"
 #include "model_svc/token_repeats.h"
 
@@ -70,6 +71,9 @@ typedef struct relay_request {
     const uint32_t *wanted_ids; // whose logprobs are told with every token
     uint32_t n_wanted_ids;
 
+    // Beam search in place of draws, over n_sequences beams of which the best is told: its memory, which the engine
+    // writes; NULL: none.
+    relay_beam_search *beams;
     relay_constraint_handle *constraint; // a reference; NULL where the output is free
 
     uint32_t max_new_tokens; // >= 1; the output's length where it ends, resumed ids included

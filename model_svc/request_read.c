@@ -13,10 +13,6 @@
 
 enum { MAX_REQUEST_BYTES = 64 << 20 };
 
-relay_code relay_request_unsupported(relay_err *e, const char *field) {
-    return relay_fail(e, RELAY_UNIMPLEMENTED, "%s is not supported by this build; leave it unset", field);
-}
-
 relay_code relay_request_too_large(relay_err *e) {
     return relay_fail(e, RELAY_RESOURCE_EXHAUSTED, "the request needs more than %d bytes", MAX_REQUEST_BYTES);
 }
@@ -352,7 +348,8 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
         }
         r->time_limit_at = r->received_at + (int64_t)m->time_limit_ms * 1000;
     }
-    return read_resume(r, m->resume, e);
+    code = read_resume(r, m->resume, e);
+    return code == RELAY_OK ? relay_request_read_beams(r, m, rules, e) : code;
 }
 
 relay_code relay_request_read(relay_request *out, const Relay__V1__GenerateTokensRequest *m,

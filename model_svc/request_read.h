@@ -28,7 +28,6 @@ typedef struct relay_request_rules {
 // be known. Every field is either used or refused:
 //   INVALID_ARGUMENT     names the field, its value and what is allowed
 //   FAILED_PRECONDITION  the ids belong to another vocabulary; names both fingerprints
-//   UNIMPLEMENTED        a setting that this build does not have, at anything but its off value
 //   RESOURCE_EXHAUSTED   larger than a request may be
 // `received_at` is now; the deadline and credit of the call are the caller's to fill in, and its tenant to set. On
 // failure *out needs no destroy.

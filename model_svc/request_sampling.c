@@ -346,6 +346,5 @@ relay_code relay_request_read_sampling(relay_request *r, const Relay__V1__Sampli
     if (code == RELAY_OK) code = read_constraint(r, s->constraint, rules, e);
     if (code == RELAY_OK) code = read_repeats(r, s, rules, e);
     if (code == RELAY_OK) code = read_mirostat(r, s, resume, e);
-    if (code == RELAY_OK && s->beam_search != NULL) code = relay_request_unsupported(e, "sampling.beam_search");
     return code;
 }

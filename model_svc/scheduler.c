@@ -87,6 +87,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
         relay_lane_init(&s->lanes[i], i, s->max_tokens, relay_min_u32(s->max_tokens, o->vocab_size), o->n_groups);
         s->lanes[i].next = s->free_lanes;
         s->free_lanes = &s->lanes[i];
+        s->n_free_lanes++;
     }
     s->batch = relay_calloc(o->max_running, sizeof(relay_sequence *));
     s->sampled = relay_calloc(o->max_running + RELAY_MAX_SCORED_ROWS, sizeof(relay_sequence *));
@@ -147,8 +148,9 @@ relay_code relay_scheduler_check_request(const relay_scheduler *s, const relay_r
                           s->max_tokens - 1, limit, s->max_tokens);
     }
     if (r->n_sequences > s->opts.max_running) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is %u; at most %u are computed at a time",
-                          r->n_sequences, s->opts.max_running);
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s is %u; at most %u are computed at a time",
+                          r->beams != NULL ? "sampling.beam_search.num_beams" : "num_sequences", r->n_sequences,
+                          s->opts.max_running);
     }
     if (r->n_tokens > s->max_tokens) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
@@ -166,21 +168,38 @@ relay_code relay_scheduler_check_request(const relay_scheduler *s, const relay_r
 
 void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_event *ev) {
     ev->request = q->request;
-    ev->index = q->index;
+    // What becomes of a beam search is told as of its first answer.
+    bool is_of_all = q->request->beams != NULL && ev->kind == RELAY_EVENT_FINISHED;
+    ev->index = is_of_all ? 0 : q->index;
     s->opts.emit(s->opts.emit_arg, q, ev);
+}
+
+relay_lane *relay_scheduler_take_lane(relay_scheduler *s) {
+    relay_lane *lane = s->free_lanes;
+    if (lane == NULL) return NULL;
+    s->free_lanes = lane->next;
+    s->n_free_lanes--;
+    return lane;
+}
+
+void relay_scheduler_let_go(relay_scheduler *s, relay_sequence *q) {
+    if (q->lane != NULL) relay_scheduler_detach(s, q, q->lane);
+    if (q->state == RELAY_SEQUENCE_WAITING) relay_scheduler_leave_waiting(s, q);
+    if (q->state == RELAY_SEQUENCE_RUNNING) relay_sequence_list_remove(&s->running, q);
+    if (q->state == RELAY_SEQUENCE_TELLING) relay_sequence_list_remove(&s->telling, q);
+    q->state = RELAY_SEQUENCE_NONE;
+    s->n_promised_lanes -= q->n_promised;
+    q->n_promised = 0;
+    relay_lane *lane = relay_sequence_leave(q);
+    if (lane == NULL) return;
+    lane->next = s->free_lanes;
+    s->free_lanes = lane;
+    s->n_free_lanes++;
 }
 
 // Takes everything from `q` and frees it. Where it was the last answer of its request, the place is free too.
 static void leave(relay_scheduler *s, relay_sequence *q) {
-    if (q->lane != NULL) relay_scheduler_detach(s, q, q->lane);
-    if (q->state == RELAY_SEQUENCE_WAITING) relay_scheduler_leave_waiting(s, q);
-    if (q->state == RELAY_SEQUENCE_RUNNING) relay_sequence_list_remove(&s->running, q);
-    relay_lane *lane = relay_sequence_leave(q);
-    if (lane != NULL) {
-        lane->next = s->free_lanes;
-        s->free_lanes = lane;
-    }
-    q->state = RELAY_SEQUENCE_NONE;
+    relay_scheduler_let_go(s, q);
     relay_tenants_leave(s->tenants, q->tenant);
     relay_sequence **link = &s->answers[q->id];
     while (*link != q)
@@ -202,13 +221,17 @@ static void end(relay_scheduler *s, relay_sequence *q, relay_event *last) {
     free_sequence(s, q);
 }
 
-void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed) {
+void relay_scheduler_drop_others(relay_scheduler *s, relay_sequence *q) {
     for (relay_sequence *a = s->answers[q->id], *next; a != NULL; a = next) {
         next = a->sibling;
         if (a == q) continue;
         leave(s, a);
         free_sequence(s, a);
     }
+}
+
+void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed) {
+    relay_scheduler_drop_others(s, q);
     end(s, q, failed);
 }
 
@@ -220,6 +243,7 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
                             relay_mono_us now) {
     relay_mono_us admitted = q->admitted_at < now ? q->admitted_at : now;
     relay_mono_us first = q->first_token_at < now ? q->first_token_at : now;
+    if (q->request->beams != NULL) relay_scheduler_drop_others(s, q);
     if (why != RELAY_FINISH_CANCELLED && why != RELAY_FINISH_DRAINED) relay_scheduler_lease(s, q, now);
     end(s, q,
         &(relay_event){
@@ -227,7 +251,7 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
             .step = step,
             .finish = why,
             .stop_cause = stop_cause,
-            .output_tokens = relay_sequence_output(q),
+            .output_tokens = q->request->beams != NULL ? q->n_told : relay_sequence_output(q),
             .preemptions = q->n_preemptions,
             .queue_us = between(q->request->received_at, admitted),
             .prefill_us = between(admitted, first),
@@ -323,11 +347,13 @@ static relay_mono_us expire_list(relay_scheduler *s, relay_sequence_list *l, rel
     for (relay_sequence *q = l->head, *next; q != NULL; q = next) {
         next = q->next;
         const relay_request *r = q->request;
+        bool is_search = r->beams != NULL;
         relay_mono_us first = r->deadline < r->time_limit_at ? r->deadline : r->time_limit_at;
         if (now < first) {
             if (first < next_expiry) next_expiry = first;
         } else if (r->time_limit_at <= r->deadline) {
             relay_scheduler_finish(s, q, RELAY_FINISH_TIME_LIMIT, 0, s->step + 1, now);
+            if (is_search) next = l->head; // the other beams have ended with it
         } else {
             fail_late(s, q);
             next = l->head; // those that ended with it may have been the next
@@ -340,8 +366,10 @@ void relay_scheduler_expire(relay_scheduler *s, relay_mono_us now) {
     if (now < s->next_expiry) return;
     relay_mono_us running = expire_list(s, &s->running, now);
     relay_mono_us waiting = expire_list(s, &s->waiting, now);
+    relay_mono_us telling = expire_list(s, &s->telling, now);
     relay_mono_us leases = relay_leases_expire(s->leases, now);
     s->next_expiry = running < waiting ? running : waiting;
+    if (telling < s->next_expiry) s->next_expiry = telling;
     if (leases < s->next_expiry) s->next_expiry = leases;
 }
 
@@ -352,6 +380,8 @@ relay_mono_us relay_scheduler_next_expiry(const relay_scheduler *s) {
 void relay_scheduler_end_all(relay_scheduler *s, relay_mono_us now) {
     while (s->running.head != NULL)
         relay_scheduler_finish(s, s->running.head, RELAY_FINISH_DRAINED, 0, s->step + 1, now);
+    while (s->telling.head != NULL)
+        relay_scheduler_finish(s, s->telling.head, RELAY_FINISH_DRAINED, 0, s->step + 1, now);
     while (s->waiting.head != NULL)
         relay_scheduler_finish(s, s->waiting.head, RELAY_FINISH_DRAINED, 0, s->step + 1, now);
 }

@@ -93,8 +93,11 @@ bool relay_scheduler_release(relay_scheduler *s, relay_sequence_key key);
 // Ends everything with DRAINED.
 void relay_scheduler_end_all(relay_scheduler *s, relay_mono_us now);
 
-// Makes the next step. False, and the step is empty, where nobody can move: all that are there are out of credit.
+// Makes the next step. False, and the step is empty, where nobody can move: all that are there are out of credit, or
+// have more to tell.
 bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now);
+// Whether fill() has something to tell though nobody moves.
+bool relay_scheduler_has_more(const relay_scheduler *s);
 // Takes the results of the step that was made last: [n_samples].
 void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const relay_sample_result *results,
                           relay_mono_us now);

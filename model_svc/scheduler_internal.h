@@ -12,7 +12,7 @@
 #include "model_svc/tenants.h"
 
 // A doubly linked list through the sequences, in rank order: priority, then arrival, then index. Every live sequence is
-// in one of the two, the one of its state.
+// in one of these, the one of its state.
 typedef struct relay_sequence_list {
     relay_sequence *head, *tail;
     uint32_t n;
@@ -31,7 +31,8 @@ struct relay_scheduler {
     relay_sequence **answers;       // [max_sequences] those of the request at each place, through `sibling`
     relay_lane *lanes;              // [max_running]
     relay_lane *free_lanes;         // used last first, so that untouched lanes stay untouched
-    relay_sequence_list waiting, running;
+    relay_sequence_list waiting, running, telling;
+    uint32_t n_free_lanes, n_promised_lanes; // those promised are kept for beams
     uint64_t waiting_tokens;
     relay_mono_us next_expiry; // no sequence expires before; may be too early
     uint64_t step;             // the last one made
@@ -63,6 +64,20 @@ void relay_scheduler_emit(relay_scheduler *s, const relay_sequence *q, relay_eve
 void relay_scheduler_fail(relay_scheduler *s, relay_sequence *q, relay_event *failed);
 void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish why, uint32_t stop_cause, uint64_t step,
                             relay_mono_us now);
+
+// Ends all answers of `q`'s request but `q`, without a word.
+void relay_scheduler_drop_others(relay_scheduler *s, relay_sequence *q);
+// Takes list, blocks and lane from `q`.
+void relay_scheduler_let_go(relay_scheduler *s, relay_sequence *q);
+// A free lane; NULL where there is none.
+relay_lane *relay_scheduler_take_lane(relay_scheduler *s);
+
+// ---- scheduler_beams.c
+
+// `q`, a beam, has its continuations.
+void relay_scheduler_take_beam(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result);
+// Says the next ids of what was found.
+void relay_scheduler_tell(relay_scheduler *s, relay_mono_us now);
 
 // ---- scheduler_leases.c
 

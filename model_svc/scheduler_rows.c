@@ -84,8 +84,11 @@ static void admit(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
     relay_sequence_list_insert(&s->running, q);
     s->cached_tokens += q->n_computed;
     if (q->lane == NULL) {
-        relay_lane *lane = s->free_lanes;
-        s->free_lanes = lane->next;
+        relay_lane *lane = relay_scheduler_take_lane(s);
+        if (q->request->beams != NULL) {
+            q->n_promised = relay_beam_search_beams(q->request->beams) - 1;
+            s->n_promised_lanes += q->n_promised;
+        }
         relay_sequence_enter(q, lane, now);
         relay_scheduler_emit_start(s, q);
     }
@@ -125,16 +128,26 @@ static bool is_prompt(const relay_sequence *q) {
 // passed over. A preempted one has its lane, and may be the one that frees others.
 static bool may_be_admitted(const relay_scheduler *s, const relay_sequence *q) {
     if (relay_sequence_is_paused(q) || q->leader != NULL || chunk(s, q) == 0) return false;
-    return q->lane != NULL || s->free_lanes != NULL;
+    return q->lane != NULL || s->n_free_lanes > s->n_promised_lanes;
 }
 
+// A beam search needs lanes for all its beams at once: with some of them it would wait for the others for ever.
+static bool has_lanes(const relay_scheduler *s, const relay_sequence *q) {
+    uint32_t need = q->request->beams != NULL ? relay_beam_search_beams(q->request->beams) : 1;
+    return q->lane != NULL || s->n_free_lanes - s->n_promised_lanes >= need;
+}
+
+// Who is admitted yet in this step: all, those that have a lane, or nobody.
+typedef enum admission { ADMITS_ALL, ADMITS_LANES, ADMITS_NONE } admission;
+
 // The next to get rows of a prompt; NULL where nobody is left that could get more.
-static relay_sequence *find_next(const relay_scheduler *s, bool admits) {
+static relay_sequence *find_next(const relay_scheduler *s, admission admits) {
     relay_sequence *first = NULL;
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (is_prompt(q) && !q->had_its_turn && chunk(s, q) > 0 && comes_before(s, q, first)) first = q;
     }
-    for (relay_sequence *q = s->waiting.head; admits && q != NULL; q = q->next) {
+    for (relay_sequence *q = s->waiting.head; admits != ADMITS_NONE && q != NULL; q = q->next) {
+        if (admits == ADMITS_LANES && q->lane == NULL) continue;
         if (may_be_admitted(s, q) && comes_before(s, q, first)) first = q;
     }
     return first;
@@ -155,13 +168,15 @@ void relay_scheduler_grant_rows(relay_scheduler *s, relay_mono_us now) {
     while (first != NULL && !is_prompt(first))
         first = first->next;
     if (first != NULL) schedule_running(s, first, RELAY_PACE_MIN_ROWS);
-    bool admits = true;
+    admission admits = ADMITS_ALL;
     for (relay_sequence *q; s->budget > 0 && (q = find_next(s, admits)) != NULL;) {
         if (q->state == RELAY_SEQUENCE_RUNNING) {
             q->had_its_turn = !schedule_running(s, q, UINT32_MAX) || chunk(s, q) > 0;
-        } else {
-            // Who does not fit is waited for, or small requests would keep a large one out for ever.
-            admits = schedule_waiting(s, q, now);
+        } else if (!has_lanes(s, q)) {
+            admits = ADMITS_LANES; // those who come after it must not take the lanes that it waits for
+        } else if (!schedule_waiting(s, q, now)) {
+            admits =
+                ADMITS_NONE; // who does not fit is waited for, or small requests would keep a large one out for ever
         }
     }
 }

@@ -7,7 +7,7 @@ void relay_scheduler_get_state(const relay_scheduler *s, relay_scheduler_state *
     *out = (relay_scheduler_state){
         .step = s->step,
         .n_waiting = s->waiting.n,
-        .n_running = s->running.n,
+        .n_running = s->running.n + s->telling.n,
         .waiting_tokens = s->waiting_tokens,
         .prefill_tokens = s->prefill_tokens,
         .decode_tokens = s->decode_tokens,
@@ -60,15 +60,18 @@ static const char *check_sequence(const relay_scheduler *s, const relay_sequence
     while (a != NULL && a != q)
         a = a->sibling;
     if (a == NULL) return "an answer is not among those of its request";
-    if (q->n_tokens >= s->max_tokens) return "a sequence goes on though it is full";
+    if (q->n_tokens >= s->max_tokens && q->state != RELAY_SEQUENCE_TELLING)
+        return "a sequence goes on though it is full";
     if (q->state == RELAY_SEQUENCE_WAITING) {
         if (q->n_blocks != 0 || q->n_computed != 0 || q->entry != RELAY_NO_ENTRY)
             return "a waiting sequence holds blocks";
         if ((q->lane != NULL) != (q->n_preemptions > 0)) return "a waiting sequence has a lane only if preempted";
         return NULL;
     }
+    if (q->state == RELAY_SEQUENCE_TELLING)
+        return q->lane == NULL && q->n_blocks == 0 ? NULL : "a sequence that tells holds a lane or blocks";
     if (q->lane == NULL) return "a running sequence has no lane";
-    if (q->n_computed == 0 || q->n_computed >= q->n_tokens)
+    if (q->n_computed == 0 || q->n_computed > q->n_tokens || (q->n_computed == q->n_tokens && !q->waits_for_beams))
         return "a running sequence has nothing done or nothing to do";
     if (q->n_blocks != relay_blocks_for(q->n_computed)) return "a sequence holds blocks that it does not need";
     if (q->entry != RELAY_NO_ENTRY && q->n_stored != q->n_computed / RELAY_BLOCK_TOKENS)
@@ -107,6 +110,7 @@ static const char *check_holds(const relay_scheduler *s) {
 const char *relay_scheduler_check(const relay_scheduler *s) {
     const char *why = check_list(&s->waiting, RELAY_SEQUENCE_WAITING);
     if (why == NULL) why = check_list(&s->running, RELAY_SEQUENCE_RUNNING);
+    if (why == NULL) why = check_list(&s->telling, RELAY_SEQUENCE_TELLING);
     uint32_t n_live = 0, n_lanes = 0;
     uint64_t waiting_tokens = 0;
     for (uint32_t i = 0; why == NULL && i < 2 * s->opts.max_sequences; i++) {
@@ -117,7 +121,7 @@ const char *relay_scheduler_check(const relay_scheduler *s) {
         if (q->lane != NULL) n_lanes++;
     }
     if (why != NULL) return why;
-    if (n_live != s->waiting.n + s->running.n) return "a sequence is in no list";
+    if (n_live != s->waiting.n + s->running.n + s->telling.n) return "a sequence is in no list";
     if (waiting_tokens != s->waiting_tokens) return "the count of waiting ids is wrong";
     for (const relay_lane *l = s->free_lanes; l != NULL; l = l->next) {
         if (++n_lanes > s->opts.max_running) break;

@@ -17,12 +17,16 @@ static void put_sample(relay_scheduler *s, relay_step *step, relay_sequence *q) 
 static void put_followers(relay_scheduler *s, relay_step *step, relay_sequence *leader, relay_mono_us now) {
     for (relay_sequence *q = s->answers[leader->id]; q != NULL; q = q->sibling) {
         if (q->leader != leader) continue;
-        relay_lane *lane = s->free_lanes;
-        if (lane == NULL || relay_sequence_is_paused(q)) {
+        bool has_lane = leader->n_promised > 0 || s->n_free_lanes > s->n_promised_lanes;
+        if (!has_lane || relay_sequence_is_paused(q)) {
             q->leader = NULL;
             continue;
         }
-        s->free_lanes = lane->next;
+        relay_lane *lane = relay_scheduler_take_lane(s);
+        if (leader->n_promised > 0) {
+            leader->n_promised--;
+            s->n_promised_lanes--;
+        }
         relay_scheduler_leave_waiting(s, q);
         q->state = RELAY_SEQUENCE_RUNNING;
         relay_sequence_list_insert(&s->running, q);
@@ -65,6 +69,7 @@ static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q, re
 
 bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us now) {
     relay_step_clear(step);
+    relay_scheduler_tell(s, now);
     relay_scheduler_grant_rows(s, now);
     for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
         if (q->n_scheduled > 0) put_rows(s, step, q, now);
@@ -109,6 +114,10 @@ static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sampl
     }
     if (!result->is_finite) {
         fail_not_finite(s, q, q->n_tokens);
+        return;
+    }
+    if (q->request->beams != NULL) {
+        relay_scheduler_take_beam(s, q, result);
         return;
     }
     relay_scheduler_emit(s, q, &(relay_event){.kind = RELAY_EVENT_TOKEN, .step = s->step, .sample = *result});

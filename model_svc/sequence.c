@@ -252,6 +252,10 @@ void relay_sequence_put_sample(relay_sequence *s, relay_step *step, uint32_t row
     // The place of the id that is drawn: with it a draw depends on neither chunks, mates, preemption nor resuming.
     p->position = s->n_tokens;
     p->sequence_index = s->index;
+    if (r->beams != NULL) {
+        p->logprob_mode = RELAY_LOGPROB_RAW;
+        p->n_top = RELAY_BEAM_CANDIDATES;
+    }
     p->mirostat_mu = s->mirostat_mu;
     if (counts_output(r)) put_counts(s, step, p);
     put_biases(s, step, p);

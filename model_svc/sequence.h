@@ -48,6 +48,7 @@ typedef enum relay_sequence_state {
     RELAY_SEQUENCE_NONE,    // this place is free
     RELAY_SEQUENCE_WAITING, // for its first step, or after a preemption for the next one; holds no blocks
     RELAY_SEQUENCE_RUNNING, // holds the blocks of what is computed
+    RELAY_SEQUENCE_TELLING, // the best hypothesis of a beam search, which is over; holds nothing
 } relay_sequence_state;
 
 typedef struct relay_sequence {
@@ -69,6 +70,9 @@ typedef struct relay_sequence {
     uint32_t copy_from[RELAY_MAX_KV_GROUPS]; // in this step, what its last block begins as; RELAY_NO_BLOCK
     uint32_t n_scheduled;                    // rows in the step that is being made or computed
     bool had_its_turn;                       // in the step that is being made
+    bool waits_for_beams;                    // it has offered its continuations, others have not
+    uint32_t n_promised;                     // lanes that are kept for its followers
+    uint32_t n_told;                         // ids, while it tells
     uint32_t tenant;                         // among the scheduler's
     uint32_t credit;                         // ids that may be drawn here in all
     uint32_t n_scored;                       // prompt ids whose score has been told, and the first, which has none
@@ -102,7 +106,9 @@ static inline uint32_t relay_sequence_drawn(const relay_sequence *s) {
     return s->n_tokens - s->request->n_tokens;
 }
 // Out of credit, or its constraint is being compiled: it gets no rows until there is more.
+// A beam waits until all have offered; a search needs credit only to tell what it found.
 static inline bool relay_sequence_is_paused(const relay_sequence *s) {
+    if (s->request->beams != NULL) return s->waits_for_beams;
     const relay_constraint_handle *c = s->request->constraint;
     if (c != NULL && relay_constraint_handle_state(c) == RELAY_CONSTRAINT_COMPILING) return true;
     return s->credit != RELAY_UNLIMITED_CREDIT && relay_sequence_drawn(s) >= s->credit;

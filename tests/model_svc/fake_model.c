@@ -25,6 +25,23 @@ static uint32_t draw(uint64_t hash, uint32_t position, uint64_t seed, const uint
     return (uint32_t)(x % FAKE_VOCAB);
 }
 
+static void tops_of(uint64_t hash, uint32_t *top_ids, float *top_logprobs) {
+    float logprob = 0;
+    for (uint32_t k = 0; k < FAKE_TOPS; k++) {
+        uint64_t x = mix(hash, k);
+        logprob -= 0.02f + (float)(x % 1000) / 2000;
+        top_ids[k] = (uint32_t)(hash % 40 + k * 47) % FAKE_POISON;
+        top_logprobs[k] = logprob;
+    }
+}
+
+void fake_tops(const uint32_t *ids, uint32_t n, uint32_t top_ids[FAKE_TOPS], float top_logprobs[FAKE_TOPS]) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < n; i++)
+        hash = mix(hash, ids[i]);
+    tops_of(hash, top_ids, top_logprobs);
+}
+
 uint32_t fake_next(const uint32_t *ids, uint32_t n, uint64_t seed, const uint32_t *masked, uint32_t n_masked) {
     uint64_t hash = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -167,6 +184,10 @@ static void sample_row(fake_model *m, uint32_t i, relay_sample_result *result) {
         .n_top = p->n_top,
     };
     if (p->is_score_only) result->token_id = p->scored_id;
+    if (p->n_top == FAKE_TOPS) {
+        tops_of(hash, result->top_ids, result->top_logprobs);
+        return;
+    }
     for (uint32_t k = 0; k < p->n_top; k++) {
         result->top_ids[k] = k;
         result->top_logprobs[k] = -1.0f - (float)k;

@@ -51,6 +51,9 @@ extern const relay_model_ops fake_model_ops;
 static inline uint64_t fake_seed(uint64_t seed, uint32_t index) {
     return seed + index * UINT64_C(0x9e3779b97f4a7c15);
 }
+// The 20 most likely ids after ids [n], where a row asks for as many, and their logprobs.
+enum { FAKE_TOPS = 20 };
+void fake_tops(const uint32_t *ids, uint32_t n, uint32_t top_ids[FAKE_TOPS], float top_logprobs[FAKE_TOPS]);
 // What the model says after `ids` [n]: the id at position n. `masked` is not drawn.
 uint32_t fake_next(const uint32_t *ids, uint32_t n, uint64_t seed, const uint32_t *masked, uint32_t n_masked);
 // Ids from [n] to [n + n_more) of the sequence that begins with `ids` [n], which has room for them.

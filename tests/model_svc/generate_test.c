@@ -87,6 +87,33 @@ static void what_is_resumed_goes_on_as_if_nothing_had_happened(void **state) {
     service_world_destroy(w);
 }
 
+static void a_beam_search_tells_its_best(void **state) {
+    w = service_world_create((service_world_opts){.is_real = true});
+    token_request r;
+    token_request_init(&r, 20, 12, 5);
+    r.sampling.has_seed = 0;
+    RELAY_SET(&r.sampling, temperature, 0);
+    static token_answer greedy;
+    generate(w->client, &r.message, &greedy);
+    Relay__V1__BeamSearch beams = RELAY__V1__BEAM_SEARCH__INIT;
+    r.sampling.beam_search = &beams;
+    RELAY_SET(&beams, num_beams, 4);
+    generate(w->client, &r.message, &a);
+    assert_int_equal(a.code, RELAY_OK);
+    assert_int_equal(a.reason, RELAY__V1__FINISH_REASON__FINISH_REASON_MAX_NEW_TOKENS);
+    assert_int_equal(a.n_ids, 12);
+    assert_int_equal(a.output_tokens, 12);
+    static token_answer again;
+    generate(w->client, &r.message, &again);
+    assert_memory_equal(a.ids, again.ids, 12 * sizeof a.ids[0]);
+    assert_memory_not_equal(a.ids, greedy.ids, 12 * sizeof a.ids[0]); // of this prompt it finds a likelier one
+    RELAY_SET(&r.sampling, top_k, 5);
+    generate(w->client, &r.message, &a);
+    assert_int_equal(a.code, RELAY_INVALID_ARGUMENT);
+    service_world_wait_for(w, load_is_empty);
+    service_world_destroy(w);
+}
+
 // ---- Leases
 
 static uint32_t fork_sequence(const char *from, const char *to, uint32_t lease_ms, relay_code code, const char *text) {
@@ -482,6 +509,7 @@ int main(void) {
         cmocka_unit_test(an_answer_is_what_the_model_says),
         cmocka_unit_test(a_seed_is_made_up_and_told_where_none_is_given),
         cmocka_unit_test(the_last_token_of_a_stop_is_told_and_named),
+        cmocka_unit_test(a_beam_search_tells_its_best),
         cmocka_unit_test(sequences_are_leased_forked_and_released),
         cmocka_unit_test(several_answers_each_have_their_own_draws),
         cmocka_unit_test(what_is_resumed_goes_on_as_if_nothing_had_happened),
