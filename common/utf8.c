@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/utf8_simd.h"
+
 // The range of the second byte after a lead byte; the table that keeps out overlong forms, surrogates and > U+10FFFF.
 static bool second_byte_ok(uint8_t lead, uint8_t b) {
     switch (lead) {
@@ -41,7 +43,7 @@ static size_t match(const uint8_t *s, size_t len, size_t *need) {
 
 size_t relay_utf8_valid_prefix(const char *text, size_t len) {
     const uint8_t *s = (const uint8_t *)text;
-    size_t i = 0;
+    size_t i = relay_utf8_simd_prefix(text, len);
     while (i < len) {
         uint64_t word;
         if (i + 8 <= len && (memcpy(&word, s + i, 8), (word & 0x8080808080808080u) == 0)) {

@@ -184,8 +184,35 @@ static void repair_replaces_bad_bytes_and_nothing_else(void **state) {
     }
 }
 
+// Long texts of whole characters of every length, with up to two bytes changed at any place: what is looked at many
+// bytes at a time and what is not meet everywhere.
+static void the_valid_prefix_of_long_texts_is_where_the_truth_ends(void **state) {
+    static const uint32_t edges[] = {0x00,   0x7F,   0x80,   0x7FF,   0x800,   0xFFF,   0x1000,
+                                     0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0x10FFFF};
+    uint64_t random = 88172645463325252;
+    for (int round = 0; round < 60000; round++) {
+        uint8_t s[160];
+        size_t len = 0;
+        for (int kind = round % 5; len + 4 <= sizeof s;) {
+            random ^= random << 13; // xorshift (Marsaglia 2003)
+            random ^= random >> 7;
+            random ^= random << 17;
+            size_t n = kind == 0 ? 1 : 14;
+            len += encode_by_arithmetic(kind == 1 ? 0x4E00 : edges[(random >> 20) % n], s + len);
+        }
+        len -= random % 40;
+        for (uint64_t changes = random >> 8 & 3; changes > 1; changes--)
+            s[(random >> (8 * changes)) % len] = (uint8_t)(random >> 50);
+        size_t expected = 0, n;
+        while (expected < len && (n = true_length(s + expected, len - expected)) > 0)
+            expected += n;
+        assert_int_equal(relay_utf8_valid_prefix((const char *)s, len), expected);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_valid_prefix_of_long_texts_is_where_the_truth_ends),
         cmocka_unit_test(every_string_of_up_to_three_bytes),
         cmocka_unit_test(strings_of_four_and_five_bytes_at_every_border),
         cmocka_unit_test(every_code_point_goes_there_and_back),
