@@ -4,8 +4,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-// Members of an object up to this many are compared with each other; more are sorted.
+// Members of an object up to this many are sorted as they are; more are put into groups by their hash first.
 enum { FEW_KEYS = 16 };
 
 typedef struct parse {
@@ -27,6 +29,8 @@ static relay_code check_depth(const char *text, size_t len, uint32_t max_depth, 
                 i++;
             else if (c == '"')
                 in_string = false;
+        } else if (c == ' ' && len - i >= 8 && memcmp(text + i, "        ", 8) == 0) {
+            i += 7; // indentation is most of a large file
         } else if (c == '"') {
             in_string = true;
         } else if (c == '{' || c == '[') {
@@ -60,20 +64,63 @@ static relay_code duplicate(const parse *p, yyjson_val *key) {
                       (size_t)(s - p->copy) - 1, len < 64 ? (int)len : 64, s);
 }
 
-static relay_code check_object_keys(const parse *p, yyjson_val *object) {
-    size_t n = yyjson_obj_size(object);
-    if (n < 2) return RELAY_OK;
-    yyjson_val *few[FEW_KEYS];
-    yyjson_val **keys = n <= FEW_KEYS ? few : relay_calloc(n, sizeof *keys);
+static relay_code check_few_keys(const parse *p, yyjson_val *object, size_t n) {
+    yyjson_val *keys[FEW_KEYS];
     yyjson_obj_iter it = yyjson_obj_iter_with(object);
     for (size_t i = 0; i < n; i++)
         keys[i] = yyjson_obj_iter_next(&it);
-    qsort(keys, n, sizeof *keys, compare_keys_by_place);
-    relay_code code = RELAY_OK;
-    for (size_t i = 1; i < n && code == RELAY_OK; i++)
-        if (compare_keys(&keys[i - 1], &keys[i]) == 0) code = duplicate(p, keys[i]);
-    if (keys != few) free(keys);
-    return code;
+    qsort(keys, n, sizeof(yyjson_val *), compare_keys_by_place);
+    for (size_t i = 1; i < n; i++)
+        if (compare_keys(&keys[i - 1], &keys[i]) == 0) return duplicate(p, keys[i]);
+    return RELAY_OK;
+}
+
+typedef struct hashed_key {
+    uint64_t hash;
+    yyjson_val *key;
+} hashed_key;
+
+static int compare_hashed_keys(const void *a, const void *b) {
+    const hashed_key *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return compare_keys_by_place(&x->key, &y->key);
+}
+
+// Keys in groups by the low bits of their hash, one a group on average, and each group sorted: equal keys are
+// neighbours. Whoever makes keys of one hash makes one large group, and sorting it takes what sorting takes.
+static relay_code check_many_keys(const parse *p, yyjson_val *object, size_t n) {
+    size_t n_groups = FEW_KEYS;
+    while (n_groups < n)
+        n_groups *= 2;
+    hashed_key *keys = relay_calloc(n, sizeof *keys), *grouped = relay_calloc(n, sizeof *grouped);
+    uint32_t *end = relay_calloc(n_groups + 1, sizeof *end);
+    yyjson_obj_iter it = yyjson_obj_iter_with(object);
+    for (size_t i = 0; i < n; i++) {
+        yyjson_val *key = yyjson_obj_iter_next(&it);
+        keys[i] = (hashed_key){.hash = XXH3_64bits(yyjson_get_str(key), yyjson_get_len(key)), .key = key};
+        end[(keys[i].hash & (n_groups - 1)) + 1]++;
+    }
+    for (size_t g = 1; g <= n_groups; g++)
+        end[g] += end[g - 1];
+    for (size_t i = 0; i < n; i++)
+        grouped[end[keys[i].hash & (n_groups - 1)]++] = keys[i];
+    yyjson_val *first = NULL; // of the keys that are there before, the first in the text
+    for (size_t g = 0, begin = 0; g < n_groups; begin = end[g++]) {
+        if (end[g] - begin > 1) qsort(&grouped[begin], end[g] - begin, sizeof *grouped, compare_hashed_keys);
+        for (size_t i = begin + 1; i < end[g]; i++)
+            if (grouped[i - 1].hash == grouped[i].hash && compare_keys(&grouped[i - 1].key, &grouped[i].key) == 0 &&
+                (first == NULL || grouped[i].key < first))
+                first = grouped[i].key;
+    }
+    free(end);
+    free(grouped);
+    free(keys);
+    return first == NULL ? RELAY_OK : duplicate(p, first);
+}
+
+static relay_code check_object_keys(const parse *p, yyjson_val *object) {
+    size_t n = yyjson_obj_size(object);
+    return n <= FEW_KEYS ? check_few_keys(p, object, n) : check_many_keys(p, object, n);
 }
 
 // Depth is bounded by check_depth.
