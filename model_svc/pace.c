@@ -7,12 +7,13 @@ void relay_pace_init(relay_pace *p, relay_mono_us target) {
 }
 
 void relay_pace_note(relay_pace *p, uint32_t n_rows, relay_mono_us took) {
-    double rows = n_rows, time = (double)took;
-    p->n = p->n * KEEP + 1;
-    p->x = p->x * KEEP + rows;
-    p->y = p->y * KEEP + time;
-    p->xx = p->xx * KEEP + rows * rows;
-    p->xy = p->xy * KEEP + rows * time;
+    double rows = n_rows, time = (double)took, weight = 1;
+    if (took > p->target) weight = (double)p->target / time * ((double)p->target / time);
+    p->n = p->n * KEEP + weight;
+    p->x = p->x * KEEP + weight * rows;
+    p->y = p->y * KEEP + weight * time;
+    p->xx = p->xx * KEEP + weight * rows * rows;
+    p->xy = p->xy * KEEP + weight * rows * time;
 }
 
 uint32_t relay_pace_prompt_rows(const relay_pace *p, uint32_t n_decode) {

@@ -2,7 +2,9 @@
 // step should last leaves, by what steps took so far.
 //
 // A step's time is taken as a + b * rows, fitted by least squares over past steps, in which older ones count less and
-// less: prompts' rows get dearer as their contexts grow, and machines are shared. Pure: the times are the caller's.
+// less: prompts' rows get dearer as their contexts grow, and machines are shared. Of a step that took longer than the
+// target its relative error counts, or one long step, of a prompt alone, would outweigh fifty of those that the fit is
+// for. Pure: the times are the caller's.
 #ifndef RELAY_MODEL_SVC_PACE_H
 #define RELAY_MODEL_SVC_PACE_H
 

@@ -47,6 +47,21 @@ static void it_follows_when_rows_get_dearer(void **state) {
     assert_in_range(rows + 8, 43, 58);
 }
 
+static void a_prompt_that_had_steps_to_itself_is_soon_forgotten(void **state) {
+    relay_pace p;
+    relay_pace_init(&p, 50000);
+    for (uint32_t i = 0; i < 10; i++)
+        relay_pace_note(&p, 512, 512 * 4000); // at the end of a long context
+    uint32_t rows = relay_pace_prompt_rows(&p, 8);
+    assert_int_equal(rows, RELAY_PACE_MIN_ROWS);
+    for (uint32_t i = 0; i < 10; i++) {
+        relay_pace_note(&p, 8 + rows, 4000 + 1000 * (8 + rows));
+        rows = relay_pace_prompt_rows(&p, 8);
+        assert_true(8 + rows <= 50); // never far beyond the target
+    }
+    assert_in_range(rows, 34, 38); // (50,000 - 4,000) / 1,000 - 8
+}
+
 static void a_prompt_gets_on_though_there_is_no_time(void **state) {
     relay_pace p;
     relay_pace_init(&p, 1000);
@@ -62,6 +77,7 @@ int main(void) {
         cmocka_unit_test(it_finds_what_a_step_and_a_row_cost),
         cmocka_unit_test(where_all_steps_are_alike_a_row_costs_its_share),
         cmocka_unit_test(it_follows_when_rows_get_dearer),
+        cmocka_unit_test(a_prompt_that_had_steps_to_itself_is_soon_forgotten),
         cmocka_unit_test(a_prompt_gets_on_though_there_is_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
