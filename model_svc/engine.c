@@ -198,6 +198,9 @@ static bool run_step(relay_engine *en) {
 }
 
 static void sleep_until_called(relay_engine *en) {
+#ifndef NDEBUG
+    RELAY_ASSERT(relay_scheduler_check(en->scheduler) == NULL);
+#endif
     atomic_store(&en->is_asleep, true);
     relay_inbox_wait(en->inbox, relay_scheduler_next_expiry(en->scheduler));
     atomic_store(&en->is_asleep, false);
@@ -447,6 +450,10 @@ void relay_engine_stop(relay_engine *en) {
     pthread_join(en->engine_thread, NULL);
     pthread_join(en->publisher_thread, NULL);
     en->is_joined = true;
+}
+
+const char *relay_engine_check(const relay_engine *en) {
+    return relay_scheduler_check(en->scheduler);
 }
 
 void relay_engine_destroy(relay_engine *en) {

@@ -91,5 +91,8 @@ void relay_engine_drain(relay_engine *en);
 // Ends what is left with DRAINED, publishes it, joins both threads. Then destroy.
 void relay_engine_stop(relay_engine *en);
 void relay_engine_destroy(relay_engine *en);
+// For tests, after stop(): lists, pools, tables and counts agree. NULL if so, else what does not. In debug builds the
+// engine looks by itself whenever it has nothing to do.
+const char *relay_engine_check(const relay_engine *en);
 
 #endif

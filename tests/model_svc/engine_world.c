@@ -109,6 +109,9 @@ void engine_world_init(engine_world *w, const relay_engine_opts *opts) {
 }
 
 void engine_world_fini(engine_world *w) {
+    relay_engine_stop(w->engine);
+    const char *why = relay_engine_check(w->engine);
+    if (why != NULL) fail_msg("%s", why);
     relay_engine_destroy(w->engine);
     if (w->error != NULL) fail_msg("%s", w->error);
     if (w->model.error != NULL) fail_msg("%s", w->model.error);

@@ -155,6 +155,8 @@ void service_world_destroy(service_world *w) {
     service_world_stop(w);
     relay_rpc_client_destroy(w->client);
     relay_model_service_destroy(w->service);
+    const char *why = w->engine != NULL ? relay_engine_check(w->engine) : NULL;
+    if (why != NULL) fail_msg("%s", why);
     relay_engine_destroy(w->engine);
     relay_rpc_server_destroy(w->server);
     relay_model_destroy(w->model);
