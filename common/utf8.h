@@ -20,6 +20,25 @@ static inline bool relay_utf8_is_valid(const char *s, size_t len) {
 // sequence writes U+FFFD and returns the length of the maximal invalid part (1..3).
 size_t relay_utf8_decode(const char *s, size_t len, uint32_t *code_point);
 
+// The character at s, of text that is known to be valid; *n is how many bytes it has.
+static inline uint32_t relay_utf8_valid_at(const char *s, uint32_t *n) {
+    const uint8_t *b = (const uint8_t *)s;
+    if (b[0] < 0x80) {
+        *n = 1;
+        return b[0];
+    }
+    if (b[0] < 0xE0) {
+        *n = 2;
+        return (uint32_t)(b[0] & 0x1F) << 6 | (b[1] & 0x3F);
+    }
+    if (b[0] < 0xF0) {
+        *n = 3;
+        return (uint32_t)(b[0] & 0x0F) << 12 | (uint32_t)(b[1] & 0x3F) << 6 | (b[2] & 0x3F);
+    }
+    *n = 4;
+    return (uint32_t)(b[0] & 0x07) << 18 | (uint32_t)(b[1] & 0x3F) << 12 | (uint32_t)(b[2] & 0x3F) << 6 | (b[3] & 0x3F);
+}
+
 // Writes 1..4 bytes to `out` and returns how many; a surrogate or a value past U+10FFFF is written as U+FFFD.
 size_t relay_utf8_encode(uint32_t code_point, char out[4]);
 

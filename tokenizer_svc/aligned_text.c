@@ -34,8 +34,8 @@ void relay_aligned_text_set(relay_aligned_text *t, const char *s, uint32_t len, 
     t->len = len;
     if (!is_aligned) return;
     for (uint32_t i = 0; i < len;) {
-        uint32_t cp;
-        uint32_t n = (uint32_t)relay_utf8_decode(s + i, len - i, &cp);
+        uint32_t n;
+        relay_utf8_valid_at(s + i, &n);
         for (uint32_t j = 0; j < n; j++)
             t->of[i + j] = (relay_alignment){origin + i, origin + i + n};
         i += n;

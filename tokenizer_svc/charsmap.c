@@ -16,7 +16,7 @@ struct relay_charsmap {
     uint32_t n_units;
     char *replacements; // NUL behind the last one
     uint32_t n_replacement_bytes;
-    bool ascii_changes[128];
+    uint64_t stands[0x10000 / 64]; // a bit for each character below U+10000: as in stands_alone()
 };
 
 static uint32_t offset_of(uint32_t unit) {
@@ -51,6 +51,16 @@ static const char *find(const relay_charsmap *m, const char *key, size_t len) {
     return find_beginning(m, key, len, false, &found_len);
 }
 
+// Whether the character is a cluster of its own that stays as it is, unless the one behind it is none of this kind.
+static bool stands_alone(const relay_charsmap *m, uint32_t cp) {
+    if (cp == '\r' || (cp >= 0xD800 && cp < 0xE000)) return false; // with a line feed it is a cluster
+    if ((relay_unicode_class(cp) & (RELAY_CHAR_EXTENDS | RELAY_CHAR_PREPENDS)) != 0) return false;
+    char key[4];
+    size_t n = relay_utf8_encode(cp, key);
+    const char *to = find(m, key, n);
+    return to == NULL || (strlen(to) == n && memcmp(to, key, n) == 0);
+}
+
 relay_code relay_charsmap_create(relay_charsmap **out, const void *data, size_t len, const char *what, relay_err *e) {
     *out = NULL;
     uint32_t trie_bytes = 0;
@@ -69,12 +79,8 @@ relay_code relay_charsmap_create(relay_charsmap **out, const void *data, size_t 
     m->replacements = relay_calloc(n + 1, 1);
     memcpy(m->replacements, replacements, n);
     relay_unicode_prepare();
-    for (int c = 1; c < 128; c++) {
-        char key = (char)c;
-        const char *s = find(m, &key, 1);
-        m->ascii_changes[c] = s != NULL && (s[0] != key || s[1] != '\0');
-    }
-    m->ascii_changes['\r'] = true; // with a line feed it is a cluster
+    for (uint32_t cp = 0; cp < 0x10000; cp++)
+        if (stands_alone(m, cp)) m->stands[cp / 64] |= UINT64_C(1) << cp % 64;
     *out = m;
     return RELAY_OK;
 }
@@ -86,9 +92,20 @@ void relay_charsmap_destroy(relay_charsmap *m) {
     free(m);
 }
 
+bool relay_charsmap_keeps(const relay_charsmap *m, uint32_t cp) {
+    return cp < 0x10000 ? (m->stands[cp / 64] >> cp % 64 & 1) != 0 : stands_alone(m, cp);
+}
+
 size_t relay_charsmap_find(const relay_charsmap *m, const char *s, size_t len) {
+    uint32_t n;
+    for (size_t i = 0; i < len; i += n)
+        if (!relay_charsmap_keeps(m, relay_utf8_valid_at(s + i, &n))) return i;
+    return len;
+}
+
+size_t relay_charsmap_find_longest(const relay_charsmap *m, const char *s, size_t len) {
     for (size_t i = 0; i < len; i++)
-        if ((uint8_t)s[i] >= 0x80 || m->ascii_changes[(uint8_t)s[i]]) return i;
+        if ((uint8_t)s[i] >= 0x80 || !relay_charsmap_keeps(m, (uint8_t)s[i])) return i;
     return len;
 }
 
@@ -96,14 +113,14 @@ size_t relay_charsmap_find(const relay_charsmap *m, const char *s, size_t len) {
 // #29, GB3 to GB9b). Those of Hangul, flags, emoji and conjuncts come out in parts; each part is 6 bytes or a character
 // of its own, which is looked up alike.
 static size_t cluster_length(const char *s, size_t len) {
-    uint32_t cp;
-    size_t n = relay_utf8_decode(s, len, &cp);
+    uint32_t next;
+    uint32_t cp = relay_utf8_valid_at(s, &next);
+    size_t n = next;
     if (cp == '\r' && n < len && s[n] == '\n') return n + 1;
     uint32_t classes = relay_unicode_class(cp);
     if ((classes & RELAY_CHAR_BREAKS) != 0) return n;
     while (n < len) {
-        size_t next = relay_utf8_decode(s + n, len - n, &cp);
-        uint32_t next_classes = relay_unicode_class(cp);
+        uint32_t next_classes = relay_unicode_class(relay_utf8_valid_at(s + n, &next));
         bool joins = (next_classes & RELAY_CHAR_EXTENDS) != 0 ||
                      ((classes & RELAY_CHAR_PREPENDS) != 0 && (next_classes & RELAY_CHAR_BREAKS) == 0);
         if (!joins) return n;
@@ -163,4 +180,56 @@ void relay_charsmap_apply_longest(const relay_charsmap *m, const char *s, size_t
         n = relay_utf8_decode(s + i, len - i, &cp);
         relay_char_changes_add(out, cp, 0);
     }
+}
+
+static void append(relay_aligned_text *to, const char *s, size_t len) {
+    relay_aligned_text_append(to, s, (uint32_t)len, (relay_alignment){0, 0});
+}
+
+static void write_cluster(const relay_charsmap *m, const char *s, size_t n, relay_aligned_text *to) {
+    const char *whole = n < SHORT_CLUSTER ? find(m, s, n) : NULL;
+    if (whole != NULL) {
+        append(to, whole, strlen(whole));
+        return;
+    }
+    uint32_t char_len;
+    for (size_t i = 0; i < n; i += char_len) {
+        relay_utf8_valid_at(s + i, &char_len);
+        const char *one = find(m, s + i, char_len);
+        append(to, one != NULL ? one : s + i, one != NULL ? strlen(one) : char_len);
+    }
+}
+
+void relay_charsmap_write(const relay_charsmap *m, const char *s, size_t len, relay_aligned_text *to) {
+    for (size_t i = 0; i < len;) {
+        size_t at = i + relay_charsmap_find(m, s + i, len - i);
+        if (at < len && at > i) { // the character before may be of one cluster with it
+            do
+                at--;
+            while (((uint8_t)s[at] & 0xC0) == 0x80);
+        }
+        append(to, s + i, at - i);
+        if (at == len) break;
+        size_t n = cluster_length(s + at, len - at);
+        write_cluster(m, s + at, n, to);
+        i = at + n;
+    }
+}
+
+void relay_charsmap_write_longest(const relay_charsmap *m, const char *s, size_t len, relay_aligned_text *to) {
+    size_t written = 0;
+    for (size_t i = 0; i < len;) {
+        size_t n;
+        const char *by = find_beginning(m, s + i, len - i, true, &n);
+        if (by == NULL) {
+            uint32_t char_len;
+            relay_utf8_valid_at(s + i, &char_len);
+            i += char_len;
+            continue;
+        }
+        append(to, s + written, i - written);
+        append(to, by, strlen(by));
+        written = i += n;
+    }
+    append(to, s + written, len - written);
 }

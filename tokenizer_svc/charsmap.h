@@ -9,6 +9,7 @@
 #ifndef RELAY_TOKENIZER_SVC_CHARSMAP_H
 #define RELAY_TOKENIZER_SVC_CHARSMAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,14 @@ void relay_charsmap_destroy(relay_charsmap *m);
 
 // The first byte from which something may change; `len` if nothing does.
 size_t relay_charsmap_find(const relay_charsmap *m, const char *s, size_t len);
+size_t relay_charsmap_find_longest(const relay_charsmap *m, const char *s, size_t len);
+// Whether a text of such characters stays as it is when clusters are looked up.
+bool relay_charsmap_keeps(const relay_charsmap *m, uint32_t code_point);
+
+// The changes of the text; or, where nobody asks what stands for what, the text that they make, behind `to`.
 void relay_charsmap_apply(const relay_charsmap *m, const char *s, size_t len, relay_char_changes *out);
 void relay_charsmap_apply_longest(const relay_charsmap *m, const char *s, size_t len, relay_char_changes *out);
+void relay_charsmap_write(const relay_charsmap *m, const char *s, size_t len, relay_aligned_text *to);
+void relay_charsmap_write_longest(const relay_charsmap *m, const char *s, size_t len, relay_aligned_text *to);
 
 #endif

@@ -98,10 +98,9 @@ static bool keeps_to_itself(uint32_t cp) {
            (cp >= 0xFF01 && cp < 0xFF9E);
 }
 
-static uint32_t code_point_at(const char *s, size_t len) {
-    uint32_t cp;
-    relay_utf8_decode(s, len, &cp);
-    return cp;
+static bool char_keeps_to_itself(const char *s) {
+    uint32_t n;
+    return keeps_to_itself(relay_utf8_valid_at(s, &n));
 }
 
 // Whether the blank at s[i] is a border: it stands by itself whatever is beside it.
@@ -112,9 +111,9 @@ static bool is_border(const relay_chunker *c, const char *s, size_t len, size_t 
         size_t before = i - 1;
         while (before > 0 && ((uint8_t)s[before] & 0xC0) == 0x80)
             before--;
-        if (!keeps_to_itself(code_point_at(s + before, i - before))) return false;
+        if (!char_keeps_to_itself(s + before)) return false;
     }
-    return i + 1 == len || keeps_to_itself(code_point_at(s + i + 1, len - i - 1));
+    return i + 1 == len || char_keeps_to_itself(s + i + 1);
 }
 
 bool relay_chunker_next(const relay_chunker *c, const char *s, size_t len, size_t at, size_t *begin, size_t *end) {

@@ -154,8 +154,9 @@ static bool is_mark(uint32_t cp) {
 
 static bool any_char(const char *s, size_t len, bool (*test)(uint32_t cp)) {
     for (size_t i = 0; i < len;) {
-        uint32_t cp;
-        i += relay_utf8_decode(s + i, len - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(s + i, &n);
+        i += n;
         if (test(cp)) return true;
     }
     return false;
@@ -210,7 +211,7 @@ static bool may_change(const step *t, const char *s, size_t len) {
                 relay_unicode_find(s, len, RELAY_CHAR_NOT_NFD | RELAY_CHAR_NONSPACING_MARK) < len) ||
                (z->lowercase && relay_unicode_find(s, len, RELAY_CHAR_NOT_LOWER) < len);
     case RELAY_NORMALIZE_PRECOMPILED:
-        return relay_charsmap_find(t->charsmap, s, len) < len;
+        return (z->by_longest_prefix ? relay_charsmap_find_longest : relay_charsmap_find)(t->charsmap, s, len) < len;
     case RELAY_NORMALIZE_EXTRA_WHITESPACE:
         return has_extra_whitespace(s, len);
     case RELAY_NORMALIZE_PREPEND:
@@ -250,8 +251,9 @@ static void drop(run *r, bool (*drops)(uint32_t cp)) {
     relay_char_changes *c = &r->w->changes;
     relay_char_changes_clear(c);
     for (uint32_t i = 0; i < t->len;) {
-        uint32_t cp;
-        i += (uint32_t)relay_utf8_decode(t->s + i, t->len - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(t->s + i, &n);
+        i += n;
         if (!drops(cp))
             relay_char_changes_add(c, cp, 0);
         else if (c->n > 0)
@@ -267,8 +269,9 @@ static void make_spaces(run *r, bool (*becomes_space)(uint32_t cp)) {
     relay_aligned_text *t = text_of(r);
     relay_char_changes_clear(&r->w->changes);
     for (uint32_t i = 0; i < t->len;) {
-        uint32_t cp;
-        i += (uint32_t)relay_utf8_decode(t->s + i, t->len - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(t->s + i, &n);
+        i += n;
         relay_char_changes_add(&r->w->changes, becomes_space(cp) ? ' ' : cp, 0);
     }
     apply_changes(r);
@@ -296,8 +299,9 @@ static void put_spaces_around_chinese(run *r) {
     relay_aligned_text *t = text_of(r);
     relay_char_changes_clear(&r->w->changes);
     for (uint32_t i = 0; i < t->len;) {
-        uint32_t cp;
-        i += (uint32_t)relay_utf8_decode(t->s + i, t->len - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(t->s + i, &n);
+        i += n;
         bool is_chinese = (relay_unicode_class(cp) & RELAY_CHAR_CHINESE) != 0;
         if (is_chinese) relay_char_changes_add(&r->w->changes, ' ', 0);
         relay_char_changes_add(&r->w->changes, cp, is_chinese ? 1 : 0);
@@ -421,6 +425,21 @@ static relay_code replace(run *r, const step *s) {
     return RELAY_OK;
 }
 
+static void map_characters(run *r, const relay_charsmap *m, bool by_longest_prefix) {
+    const relay_aligned_text *from = text_of(r);
+    if (from->is_aligned) {
+        (by_longest_prefix ? relay_charsmap_apply_longest : relay_charsmap_apply)(m, from->s, from->len,
+                                                                                  &r->w->changes);
+        apply_changes(r);
+        return;
+    }
+    relay_aligned_text *to = &r->w->texts[1 - r->current];
+    to->len = 0;
+    to->is_aligned = false;
+    (by_longest_prefix ? relay_charsmap_write_longest : relay_charsmap_write)(m, from->s, from->len, to);
+    r->current = 1 - r->current;
+}
+
 static relay_code apply(run *r, const step *s) {
     const relay_normalizer_spec *z = &s->spec;
     if (text_of(r)->len == 0 || !may_change(s, text_of(r)->s, text_of(r)->len)) return RELAY_OK;
@@ -462,9 +481,7 @@ static relay_code apply(run *r, const step *s) {
         bert(r, z);
         break;
     case RELAY_NORMALIZE_PRECOMPILED:
-        (z->by_longest_prefix ? relay_charsmap_apply_longest : relay_charsmap_apply)(s->charsmap, text_of(r)->s,
-                                                                                     text_of(r)->len, &r->w->changes);
-        apply_changes(r);
+        map_characters(r, s->charsmap, z->by_longest_prefix);
         break;
     case RELAY_NORMALIZE_BYTE_LEVEL:
         byte_level(r);

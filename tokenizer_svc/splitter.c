@@ -197,8 +197,8 @@ static void cut_at_chars(const pass *p, relay_word word, uint32_t classes, uint3
     cut c = begin_cut(p->to, behavior);
     uint32_t begin = word.begin;
     for (uint32_t i = word.begin; i < word.end;) {
-        uint32_t cp;
-        uint32_t next = i + (uint32_t)relay_utf8_decode(p->s + i, word.end - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(p->s + i, &n), next = i + n;
         if ((relay_unicode_class(cp) & classes) != 0 || (delimiter != 0 && cp == delimiter)) {
             if (begin < i) add_part(&c, begin, i, false);
             add_part(&c, i, next, true);
@@ -246,8 +246,8 @@ static relay_code split(pass *p) {
 static void cut_bert(const pass *p, relay_word word) {
     uint32_t begin = word.begin;
     for (uint32_t i = word.begin; i < word.end;) {
-        uint32_t cp;
-        uint32_t next = i + (uint32_t)relay_utf8_decode(p->s + i, word.end - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(p->s + i, &n), next = i + n;
         uint32_t classes = relay_unicode_class(cp);
         if ((classes & (RELAY_CHAR_SPACE | RELAY_CHAR_PUNCTUATION)) != 0) {
             if (begin < i) add_word(p->to, begin, i);
@@ -263,8 +263,8 @@ static void cut_bert(const pass *p, relay_word word) {
 static void cut_whitespace(const pass *p, relay_word word) {
     uint32_t begin = word.begin, kind = 0; // of the run so far: 0 none, 1 words, 2 others
     for (uint32_t i = word.begin; i < word.end;) {
-        uint32_t cp;
-        uint32_t next = i + (uint32_t)relay_utf8_decode(p->s + i, word.end - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(p->s + i, &n), next = i + n;
         uint32_t classes = relay_unicode_class(cp);
         uint32_t its = (classes & RELAY_CHAR_WORD) != 0 ? 1 : (classes & RELAY_CHAR_SPACE) != 0 ? 0 : 2;
         if (its != kind) {
@@ -296,8 +296,8 @@ static void cut_scripts(const pass *p, relay_word word) {
     uint8_t last = 0;
     uint32_t begin = 0;
     for (uint32_t i = word.begin; i < word.end;) {
-        uint32_t cp;
-        uint32_t next = i + (uint32_t)relay_utf8_decode(p->s + i, word.end - i, &cp);
+        uint32_t n;
+        uint32_t cp = relay_utf8_valid_at(p->s + i, &n), next = i + n;
         uint8_t script = relay_unicode_script(cp);
         if (script != 0) {
             if (!has_last || script != last) {
@@ -354,8 +354,8 @@ static void put_metaspace(const pass *p, relay_aligned_text *to, relay_word word
                  (s->spec.prepend_scheme == RELAY_PREPEND_FIRST && is_at_beginning(p, word.begin));
     if (wants && !has_prefix) relay_aligned_text_append(to, s->content, s->content_len, alignment_at(p, word.begin));
     uint32_t begin = word.begin;
-    for (uint32_t i = word.begin; i < word.end; i++) {
-        if (p->s[i] != ' ') continue;
+    for (const char *space; (space = memchr(p->s + begin, ' ', word.end - begin)) != NULL;) {
+        uint32_t i = (uint32_t)(space - p->s);
         copy(p, to, begin, i);
         relay_aligned_text_append(to, s->content, s->content_len, alignment_at(p, i));
         begin = i + 1;
@@ -433,15 +433,30 @@ static relay_code byte_level(pass *p) {
     return code;
 }
 
+// Each one begins a word.
+static void cut_before_metaspace(const pass *p, relay_word word) {
+    const step *s = p->step;
+    uint32_t begin = word.begin;
+    for (uint32_t i = word.begin; i < word.end;) {
+        const char *at = memchr(p->s + i, s->content[0], word.end - i);
+        if (at == NULL) break;
+        i = (uint32_t)(at - p->s);
+        if (begins_with(at, word.end - i, s->content, s->content_len)) {
+            if (begin < i) add_word(p->to, begin, i);
+            begin = i;
+        }
+        i++;
+    }
+    if (begin < word.end) add_word(p->to, begin, word.end);
+}
+
 static relay_code metaspace(pass *p) {
     relay_code code = write_words(p, put_metaspace);
     if (code != RELAY_OK || !p->step->spec.split) return code;
     swap_words(p);
-    uint32_t cp;
-    relay_utf8_decode(p->step->content, p->step->content_len, &cp);
     p->to->n = 0;
     for (uint32_t i = 0; i < p->from->n; i++)
-        cut_at_chars(p, p->from->v[i], 0, cp, RELAY_SPLIT_MERGED_WITH_NEXT);
+        cut_before_metaspace(p, p->from->v[i]);
     return RELAY_OK;
 }
 

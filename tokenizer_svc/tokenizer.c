@@ -23,6 +23,7 @@
 #include "tokenizer_svc/bpe_model.h"
 #include "tokenizer_svc/chunker.h"
 #include "tokenizer_svc/normalizer.h"
+#include "tokenizer_svc/plain_chars.h"
 #include "tokenizer_svc/post_processor.h"
 #include "tokenizer_svc/splitter.h"
 #include "tokenizer_svc/unigram.h"
@@ -39,6 +40,8 @@ typedef struct call_work {
     relay_splitter_work splitter;
     void *stretch, *model; // theirs
     relay_word_cache chunks;
+    char *word; // a plain chunk behind the prefix of words
+    size_t word_cap;
 } call_work;
 
 enum { MAX_KEPT = 64 };
@@ -59,6 +62,7 @@ struct relay_tokenizer {
     relay_post_processor *post;
     relay_chunker chunker;
     bool has_chunks;
+    relay_plain_chars *plain; // where there are chunks
     work_pool *pool;
     bool adds_bos;
     uint32_t unk_as_text; // the unknown token, where its text is what it stands for; UINT32_MAX: none
@@ -184,6 +188,10 @@ relay_code relay_tokenizer_create(relay_tokenizer **out, const relay_tokenizer_s
         return code;
     }
     t->has_chunks = t->model != NULL && relay_chunker_init(&t->chunker, spec);
+    if (t->has_chunks) {
+        t->plain = relay_calloc(1, sizeof *t->plain);
+        relay_plain_chars_init(t->plain, spec, t->normalizer);
+    }
     t->asks_for_place = relay_splitter_asks_for_place(t->splitter);
     *out = t;
     return RELAY_OK;
@@ -197,6 +205,7 @@ static void destroy_work(const relay_tokenizer *t, call_work *w) {
     relay_normalizer_work_fini(&w->normalizer);
     relay_splitter_work_fini(&w->splitter);
     relay_word_cache_fini(&w->chunks);
+    free(w->word);
     free(w);
 }
 
@@ -235,6 +244,7 @@ void relay_tokenizer_destroy(relay_tokenizer *t) {
     relay_splitter_destroy(t->splitter);
     if (t->model != NULL) t->model->destroy(t->model);
     relay_post_processor_destroy(t->post);
+    free(t->plain);
     free(t);
 }
 
@@ -256,6 +266,7 @@ typedef struct encoding_run {
     const relay_byte_range *open; // where names of CONTROL tokens count
     size_t n_open;
     call_work *w;
+    bool is_remembered; // a chunk whose tokens will be kept
     relay_added_values values;
     relay_err *e;
 } encoding_run;
@@ -299,6 +310,12 @@ static void place_tokens(encoding_run *r, const stretch *x, uint32_t first) {
     }
 }
 
+static relay_code encode_word(encoding_run *r, const char *s, size_t len, uint32_t base) {
+    const relay_word_model *m = r->t->model;
+    bool is_once = r->is_remembered && m->encode_once != NULL;
+    return (is_once ? m->encode_once : m->encode)(m, r->w->model, s, len, base, r->enc, r->e);
+}
+
 static relay_code encode_words(encoding_run *r, const stretch *x) {
     const relay_tokenizer *t = r->t;
     relay_split split;
@@ -307,8 +324,7 @@ static relay_code encode_words(encoding_run *r, const stretch *x) {
     uint32_t first = r->enc->n;
     for (uint32_t i = 0; i < split.n_words && code == RELAY_OK; i++) {
         relay_word word = split.words[i];
-        code = t->model->encode(t->model, r->w->model, split.s + word.begin, word.end - word.begin, word.begin, r->enc,
-                                r->e);
+        code = encode_word(r, split.s + word.begin, word.end - word.begin, word.begin);
     }
     if (code != RELAY_OK) return code;
     if (split.s == x->s) {
@@ -431,6 +447,25 @@ static void keep_chunk(encoding_run *r, const char *s, size_t len, uint64_t hash
         fresh->ids[i] = r->enc->ids[first + i];
 }
 
+// A chunk of plain characters: one word.
+static relay_code encode_plain(encoding_run *r, const char *s, size_t len) {
+    const relay_plain_chars *plain = r->t->plain;
+    call_work *w = r->w;
+    if (plain->prefix_len == 0) return encode_word(r, s, len, 0);
+    size_t need = plain->prefix_len + len;
+    if (need > w->word_cap) {
+        w->word_cap = 2 * need;
+        w->word = relay_realloc(w->word, w->word_cap);
+    }
+    memcpy(w->word, plain->prefix, plain->prefix_len);
+    memcpy(w->word + plain->prefix_len, s, len);
+    return encode_word(r, w->word, need, 0);
+}
+
+static relay_code encode_chunk(encoding_run *r, const stretch *x) {
+    return relay_plain_chars_hold(r->t->plain, x->s, x->len) ? encode_plain(r, x->s, x->len) : encode_own(r, x);
+}
+
 static relay_code encode_chunks(encoding_run *r, const stretch *x) {
     const relay_chunker *chunker = &r->t->chunker;
     relay_encoding *enc = r->enc;
@@ -450,7 +485,9 @@ static relay_code encode_chunks(encoding_run *r, const stretch *x) {
         }
         uint32_t first = enc->n;
         stretch part = part_of(x, begin, end);
-        relay_code code = encode_own(r, &part);
+        r->is_remembered = is_short;
+        relay_code code = encode_chunk(r, &part);
+        r->is_remembered = false;
         if (code != RELAY_OK) return code;
         if (is_short) keep_chunk(r, s, len, hash, first);
     }

@@ -67,12 +67,12 @@ static uint32_t character_bytes(uint8_t first) {
     return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-// Whether the path through `candidate` is the better one; `margin` is the closest decision so far.
+// Whether the path through `candidate` is the better one; `margin`, if asked for, is the closest decision so far.
 static inline void relax(path_end *end, double candidate, uint32_t begin, uint32_t id, double *margin) {
     if (end->begin != UINT32_MAX) {
         double difference = candidate - end->score;
-        if (fabs(difference) < *margin) *margin = fabs(difference);
-        if (!(candidate > end->score)) return;
+        if (margin != NULL && fabs(difference) < *margin) *margin = fabs(difference);
+        if (!(difference > 0)) return;
     }
     *end = (path_end){.score = candidate, .begin = begin, .id = id};
 }
@@ -90,8 +90,8 @@ static void reset_scores(path_end *ends, uint32_t at, uint32_t frontier) {
 }
 
 // Fills ends[1..n]. False if a character has no piece and there is no unknown token.
-static inline bool search(const relay_unigram *u, path_end *ends, const char *s, uint32_t n, double sum, bool is_float,
-                          double *margin) {
+static inline __attribute__((always_inline)) bool search(const relay_unigram *u, path_end *ends, const char *s,
+                                                         uint32_t n, double sum, bool is_float, double *margin) {
     const relay_trie_unit *units = u->trie.units;
     ends[0].score = sum;
     for (uint32_t i = 1; i <= n; i++)
@@ -133,17 +133,26 @@ static void reserve(unigram_work *w, size_t n) {
     w->pieces = relay_realloc(w->pieces, w->cap * sizeof *w->pieces);
 }
 
-// Leaves the part's pieces in w->pieces and returns their number; 0 as search() does.
-static uint32_t find_pieces(const relay_unigram *u, unigram_work *w, const char *s, uint32_t n, double sum,
-                            double *margin) {
+// As search(), into w->ends.
+static bool find_path(const relay_unigram *u, unigram_work *w, const char *s, uint32_t n, double sum, double *margin) {
     reserve(w, n);
+    if (margin == NULL)
+        return u->is_sentencepiece ? search(u, w->ends, s, n, sum, true, NULL)
+                                   : search(u, w->ends, s, n, sum, false, NULL);
     *margin = INFINITY;
-    bool ok = u->is_sentencepiece ? search(u, w->ends, s, n, sum, true, margin)
-                                  : search(u, w->ends, s, n, sum, false, margin);
-    if (!ok) return 0;
+    return u->is_sentencepiece ? search(u, w->ends, s, n, sum, true, margin)
+                               : search(u, w->ends, s, n, sum, false, margin);
+}
+
+// Leaves the path's pieces in w->pieces, in order, and returns their number.
+static uint32_t walk_back(const relay_unigram *u, unigram_work *w, uint32_t n, bool *has_unknown) {
     uint32_t n_pieces = 0;
-    for (uint32_t end = n; end > 0; end = w->ends[end].begin)
+    uint32_t unk_id = u->has_unk ? u->unk_id : UINT32_MAX;
+    *has_unknown = false;
+    for (uint32_t end = n; end > 0; end = w->ends[end].begin) {
         w->pieces[n_pieces++] = (piece){w->ends[end].id, end};
+        *has_unknown |= w->ends[end].id == unk_id;
+    }
     for (uint32_t i = 0, j = n_pieces - 1; i < j; i++, j--) {
         piece swap = w->pieces[i];
         w->pieces[i] = w->pieces[j];
@@ -186,6 +195,21 @@ static void emit_piece(const relay_unigram *u, const char *word, uint32_t base, 
         p->unknown = end;
     }
     p->at = end;
+}
+
+// Pieces of which none is unknown.
+static void emit_pieces(const relay_unigram *u, const char *word, uint32_t base, progress *p, const piece *pieces,
+                        uint32_t n, uint32_t len, relay_encoding *enc) {
+    flush_unknown(u, word, base, p, enc);
+    relay_encoding_reserve(enc, n);
+    for (uint32_t i = 0; i < n; i++)
+        enc->ids[enc->n + i] = pieces[i].id;
+    for (uint32_t i = 0; i < n && enc->has_offsets; i++) {
+        enc->offset_begin[enc->n + i] = base + p->at + (i == 0 ? 0 : pieces[i - 1].end);
+        enc->offset_end[enc->n + i] = base + p->at + pieces[i].end;
+    }
+    enc->n += n;
+    p->at = p->unknown = p->at + len;
 }
 
 static void emit_cached(const relay_unigram *u, const char *word, uint32_t base, progress *p,
@@ -250,11 +274,11 @@ static void cache_part(const relay_unigram *u, unigram_work *w, const char *s, u
 }
 
 static relay_code encode_part(const relay_unigram *u, unigram_work *w, const char *word, uint32_t len, bool is_last,
-                              uint32_t base, progress *p, relay_encoding *enc, relay_err *e) {
+                              bool is_kept, uint32_t base, progress *p, relay_encoding *enc, relay_err *e) {
     const char *s = word + p->at;
-    bool is_short = len <= RELAY_WORD_CACHE_MAX_WORD;
-    uint64_t hash = is_short ? relay_word_hash(s, len) : 0;
-    const relay_cached_word *c = is_short ? relay_word_cache_find(&w->cache, s, len, hash) : NULL;
+    is_kept = is_kept && len <= RELAY_WORD_CACHE_MAX_WORD;
+    uint64_t hash = is_kept ? relay_word_hash(s, len) : 0;
+    const relay_cached_word *c = is_kept ? relay_word_cache_find(&w->cache, s, len, hash) : NULL;
     if (c != NULL && holds_at(u, c, p->sum)) {
         if (!is_last)
             for (uint32_t i = 0; i < c->n_tokens; i++)
@@ -262,17 +286,24 @@ static relay_code encode_part(const relay_unigram *u, unigram_work *w, const cha
         emit_cached(u, word, base, p, c, enc);
         return RELAY_OK;
     }
+    is_kept = is_kept && c == NULL;
     double margin;
-    uint32_t n_pieces = find_pieces(u, w, s, len, p->sum, &margin);
-    if (n_pieces == 0)
+    if (!find_path(u, w, s, len, p->sum, is_kept ? &margin : NULL))
         return relay_fail(e, RELAY_INVALID_ARGUMENT,
                           "text: a character has no token, and the tokenizer has no unknown token");
-    uint32_t part = p->at;
-    double lost = rounding(u, p->sum, len); // of the margin, which is cached as if the sum were 0
-    bool holds = p->sum == 0 ? isfinite(lost) : margin > 2 * lost;
-    if (is_short && c == NULL && holds) cache_part(u, w, s, len, n_pieces, p->sum == 0 ? margin : margin - lost, hash);
-    for (uint32_t i = 0; i < n_pieces; i++)
-        emit_piece(u, word, base, p, w->pieces[i].id, part + w->pieces[i].end, enc);
+    bool has_unknown;
+    uint32_t n_pieces = walk_back(u, w, len, &has_unknown), part = p->at;
+    if (is_kept) {
+        double lost = rounding(u, p->sum, len); // of the margin, which is cached as if the sum were 0
+        bool holds = p->sum == 0 ? isfinite(lost) : margin > 2 * lost;
+        if (holds) cache_part(u, w, s, len, n_pieces, p->sum == 0 ? margin : margin - lost, hash);
+    }
+    if (has_unknown) {
+        for (uint32_t i = 0; i < n_pieces; i++)
+            emit_piece(u, word, base, p, w->pieces[i].id, part + w->pieces[i].end, enc);
+    } else {
+        emit_pieces(u, word, base, p, w->pieces, n_pieces, len, enc);
+    }
     p->sum = w->ends[len].score;
     return RELAY_OK;
 }
@@ -294,17 +325,26 @@ static uint32_t part_end(const char *word, uint32_t at, uint32_t len) {
     return len;
 }
 
-static relay_code encode(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
-                         relay_encoding *enc, relay_err *e) {
-    const relay_unigram *u = (const relay_unigram *)m;
+static relay_code encode_word(const relay_unigram *u, unigram_work *w, const char *word, size_t len, bool is_kept,
+                              uint32_t base, relay_encoding *enc, relay_err *e) {
     progress p = {.sum = 0};
     while (p.at < len) {
         uint32_t end = u->falls_apart ? part_end(word, p.at, (uint32_t)len) : (uint32_t)len;
-        relay_code code = encode_part(u, work, word, end - p.at, end == len, base, &p, enc, e);
+        relay_code code = encode_part(u, w, word, end - p.at, end == len, is_kept, base, &p, enc, e);
         if (code != RELAY_OK) return code;
     }
     flush_unknown(u, word, base, &p, enc);
     return RELAY_OK;
+}
+
+static relay_code encode(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
+                         relay_encoding *enc, relay_err *e) {
+    return encode_word((const relay_unigram *)m, work, word, len, true, base, enc, e);
+}
+
+static relay_code encode_once(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
+                              relay_encoding *enc, relay_err *e) {
+    return encode_word((const relay_unigram *)m, work, word, len, false, base, enc, e);
 }
 
 // ---- The object
@@ -389,8 +429,11 @@ relay_code relay_unigram_create(relay_word_model **out, const relay_tokenizer_sp
         if (!isfinite(model->tokens[id].score))
             return relay_fail(e, RELAY_INVALID_ARGUMENT, "model.vocab[%u]: the score is no finite number", id);
     relay_unigram *u = relay_calloc(1, sizeof *u);
-    u->model = (relay_word_model){
-        .destroy = destroy, .work_create = work_create, .work_destroy = work_destroy, .encode = encode};
+    u->model = (relay_word_model){.destroy = destroy,
+                                  .work_create = work_create,
+                                  .work_destroy = work_destroy,
+                                  .encode = encode,
+                                  .encode_once = encode_once};
     u->has_unk = model->has_unk;
     u->unk_id = model->unk_id;
     u->byte_fallback = model->byte_fallback;

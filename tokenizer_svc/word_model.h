@@ -35,6 +35,10 @@ struct relay_word_model {
     void (*work_destroy)(void *work);
     relay_code (*encode)(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
                          relay_encoding *enc, relay_err *e);
+    // The same for a word that the caller remembers and will not ask for again: the model need not. NULL: there is no
+    // difference.
+    relay_code (*encode_once)(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
+                              relay_encoding *enc, relay_err *e);
 };
 
 typedef struct relay_stretch_encoder relay_stretch_encoder;

@@ -109,10 +109,23 @@ void relay_wordpiece_work_fini(relay_wordpiece_work *w) {
 
 // ---- The word model
 
+static relay_code refuse(relay_err *e) {
+    return relay_fail(e, RELAY_INVALID_ARGUMENT, "text: a word has no tokens, and the tokenizer has no unknown token");
+}
+
 static relay_code encode(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
                          relay_encoding *enc, relay_err *e) {
     if (relay_wordpiece_add((const relay_wordpiece *)m, work, word, len, base, enc)) return RELAY_OK;
-    return relay_fail(e, RELAY_INVALID_ARGUMENT, "text: a word has no tokens, and the tokenizer has no unknown token");
+    return refuse(e);
+}
+
+static relay_code encode_once(const relay_word_model *m, void *work, const char *word, size_t len, uint32_t base,
+                              relay_encoding *enc, relay_err *e) {
+    relay_wordpiece_work *w = work;
+    if (!relay_wordpiece_cut((const relay_wordpiece *)m, w, word, len)) return refuse(e);
+    for (uint32_t i = 0; i < w->n; i++)
+        relay_encoding_add(enc, w->ids[i], base + (i == 0 ? 0 : w->ends[i - 1]), base + w->ends[i]);
+    return RELAY_OK;
 }
 
 static void *work_create(const relay_word_model *m, size_t text_len) {
@@ -142,8 +155,11 @@ relay_code relay_wordpiece_create(relay_word_model **out, const relay_tokenizer_
                           model->unk_id, model->n_tokens);
     relay_wordpiece *m = relay_calloc(1, sizeof *m);
     relay_wordpiece_init(m, model);
-    m->model = (relay_word_model){
-        .destroy = destroy, .work_create = work_create, .work_destroy = work_destroy, .encode = encode};
+    m->model = (relay_word_model){.destroy = destroy,
+                                  .work_create = work_create,
+                                  .work_destroy = work_destroy,
+                                  .encode = encode,
+                                  .encode_once = encode_once};
     *out = &m->model;
     return RELAY_OK;
 }

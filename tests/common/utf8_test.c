@@ -143,6 +143,8 @@ static void every_code_point_goes_there_and_back(void **state) {
         if (relay_utf8_encode(cp, out) != len || memcmp(out, expected, len) != 0) fail_msg("encode U+%04X", cp);
         uint32_t back;
         if (relay_utf8_decode(out, len, &back) != len || back != (is_one ? cp : 0xFFFD)) fail_msg("decode U+%04X", cp);
+        uint32_t n;
+        if (relay_utf8_valid_at(out, &n) != back || n != len) fail_msg("valid at U+%04X", cp);
     }
     char out[4];
     assert_int_equal(relay_utf8_encode(UINT32_MAX, out), 3);
