@@ -1,5 +1,5 @@
 // What Hugging Face tokenizers 0.23.3 holds of each code point, as its stages show it from outside (unicode_classes.h
-// says what through): each class was asked of the library for every code point, scripts are its own table's.
+// says what through): made by tests/oracle/unicode_data.py, which asks the library for every code point.
 #include "tokenizer_svc/unicode_data.h"
 
 // A class is a bit: 1 word, 2 numeric, 4 punctuation, 8 other, 16 nonspacing mark, 32 mark, 64 extends, 128 prepends,

@@ -46,6 +46,12 @@ def test_words_of_every_pretokenizer():
     assert len(results) >= 20 and all(n > 9000 and bad == 0 for n, bad in results), done.stdout
 
 
+def test_every_character_is_what_it_is_to_the_library():
+    done = run(VENV / "python", ORACLE / "unicode_data.py", check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2486 ranges in 4 tables" in done.stdout
+
+
 def test_a_difference_is_found():
     done = run(VENV / "python", ORACLE / "pretokenizer_oracle.py", "--lines", 100, "--against", "gpt-2", "smollm", check=False, timeout=600)
     assert done.returncode != 0
