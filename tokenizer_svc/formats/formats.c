@@ -2,6 +2,7 @@
 // and tiktoken's of Llama 3). Only a vocab.txt has nothing at its beginning that tells.
 #include "tokenizer_svc/formats/formats.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -215,7 +216,65 @@ static relay_code read_folder(relay_tokenizer_spec *spec, const char *folder, re
         "vocab.json, encoder.json and vocab.txt");
 }
 
-// The files beside a tokenizer.json, where there are such.
+// ---- Beside a tokenizer.json
+
+static const char JINJA[] = ".jinja";
+
+// Templates that are files of their own; the text of each lies in its mapping.
+typedef struct jinja_files {
+    relay_named_template *templates;
+    mapped_file *mapped;
+    char **names; // of templates[]
+    uint32_t n;
+} jinja_files;
+
+static void jinja_files_fini(jinja_files *j) {
+    for (uint32_t i = 0; i < j->n; i++) {
+        unmap(&j->mapped[i]);
+        free(j->names[i]);
+    }
+    free(j->templates);
+    free(j->mapped);
+    free(j->names);
+}
+
+static relay_code add_jinja(jinja_files *j, const char *folder, const char *file, const char *name, size_t name_len,
+                            relay_err *e) {
+    mapped_file *f = &j->mapped[j->n];
+    relay_code code = map_in(f, folder, file, true, e);
+    if (code != RELAY_OK || !holds(folder, file)) return code;
+    j->names[j->n] = relay_strndup(name, name_len);
+    j->templates[j->n] = (relay_named_template){.name = {j->names[j->n], (uint32_t)name_len},
+                                                .source = {f->data == NULL ? "" : f->data, (uint32_t)f->len}};
+    j->n++;
+    return RELAY_OK;
+}
+
+static int is_jinja(const struct dirent *entry) {
+    return strlen(entry->d_name) > strlen(JINJA) && ends_with(entry->d_name, JINJA);
+}
+
+// chat_template.jinja, and what additional_chat_templates/ holds, by name.
+static relay_code map_jinja_files(jinja_files *j, const char *folder, relay_err *e) {
+    char additional[MAX_PATH_BYTES];
+    struct dirent **entries = NULL;
+    int n_entries = join(additional, folder, "additional_chat_templates")
+                        ? scandir(additional, &entries, is_jinja, alphasort)
+                        : -1; // no such folder
+    size_t n = n_entries < 0 ? 0 : (size_t)n_entries;
+    *j = (jinja_files){.templates = relay_calloc(n + 1, sizeof *j->templates),
+                       .mapped = relay_calloc(n + 1, sizeof *j->mapped),
+                       .names = relay_calloc(n + 1, sizeof *j->names)};
+    relay_code code = add_jinja(j, folder, "chat_template.jinja", "default", strlen("default"), e);
+    for (size_t i = 0; i < n; i++) {
+        const char *file = entries[i]->d_name;
+        if (code == RELAY_OK) code = add_jinja(j, additional, file, file, strlen(file) - strlen(JINJA), e);
+        free(entries[i]);
+    }
+    free(entries);
+    return code;
+}
+
 static relay_code read_tokenizer_json(relay_tokenizer_spec *spec, yyjson_val *root, const char *path, relay_err *e) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                         "chat_template.json"};
@@ -223,24 +282,25 @@ static relay_code read_tokenizer_json(relay_tokenizer_spec *spec, yyjson_val *ro
     const char *slash = strrchr(path, '/');
     char *folder = slash == NULL ? relay_strndup(".", 1) : relay_strndup(path, (size_t)(slash - path));
     yyjson_doc *docs[N] = {0};
-    mapped_file jinja = {0};
+    jinja_files jinja = {0};
     relay_code code = RELAY_OK;
     for (size_t i = 0; i < N && code == RELAY_OK; i++)
         code = parse_in(&docs[i], folder, names[i], true, e);
-    if (code == RELAY_OK) code = map_in(&jinja, folder, "chat_template.jinja", true, e);
+    if (code == RELAY_OK) code = map_jinja_files(&jinja, folder, e);
     if (code == RELAY_OK) {
         relay_tokenizer_json_files files = {
             .config = yyjson_doc_get_root(docs[0]),
             .special_tokens_map = yyjson_doc_get_root(docs[1]),
             .generation_config = yyjson_doc_get_root(docs[2]),
             .chat_template = yyjson_doc_get_root(docs[3]),
-            .jinja = {jinja.data, (uint32_t)jinja.len},
+            .jinja = jinja.templates,
+            .n_jinja = jinja.n,
         };
         code = relay_tokenizer_json_read(spec, root, &files, e);
     }
     for (size_t i = 0; i < N; i++)
         yyjson_doc_free(docs[i]);
-    unmap(&jinja);
+    jinja_files_fini(&jinja);
     free(folder);
     return code;
 }

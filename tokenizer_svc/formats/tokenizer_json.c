@@ -187,37 +187,47 @@ static relay_code read_end_ids(reading *r) {
     return RELAY_OK;
 }
 
-static void add_template(reading *r, const char *name, size_t name_len, const char *source, size_t len) {
+static relay_code add_template(reading *r, const char *file_name, relay_named_template t) {
     relay_tokenizer_spec *spec = r->spec;
-    for (uint32_t i = 0; i < spec->n_templates; i++) // the first of a name counts
-        if (spec->templates[i].name.len == name_len && memcmp(spec->templates[i].name.s, name, name_len) == 0) return;
-    if (spec->n_templates == MAX_TEMPLATES) return;
-    spec->templates[spec->n_templates++] = (relay_named_template){.name = relay_spec_copy(spec, name, name_len),
-                                                                  .source = relay_spec_copy(spec, source, len)};
+    for (uint32_t i = 0; i < spec->n_templates; i++) { // the first of a name counts
+        relay_spec_str name = spec->templates[i].name;
+        if (name.len == t.name.len && memcmp(name.s, t.name.s, name.len) == 0) return RELAY_OK;
+    }
+    if (spec->n_templates == MAX_TEMPLATES)
+        return relay_fail(r->e, RELAY_INVALID_ARGUMENT, "%s: chat template \"%.*s\" is one more than %d", file_name,
+                          relay_spec_shown(t.name.len), t.name.s, MAX_TEMPLATES);
+    spec->templates[spec->n_templates++] = (relay_named_template){
+        .name = relay_spec_copy(spec, t.name.s, t.name.len), .source = relay_spec_copy(spec, t.source.s, t.source.len)};
+    return RELAY_OK;
+}
+
+static relay_spec_str str_of(yyjson_val *v) {
+    return (relay_spec_str){yyjson_get_str(v), (uint32_t)yyjson_get_len(v)};
 }
 
 // A template, or a list of {"name", "template"}.
 static relay_code read_templates_of(reading *r, yyjson_val *file, const char *file_name) {
     yyjson_val *v = yyjson_obj_get(file, "chat_template"), *entry;
-    if (yyjson_is_str(v)) add_template(r, "default", 7, yyjson_get_str(v), yyjson_get_len(v));
+    if (yyjson_is_str(v)) return add_template(r, file_name, (relay_named_template){{"default", 7}, str_of(v)});
     if (!yyjson_is_arr(v)) return RELAY_OK;
-    if (yyjson_arr_size(v) > MAX_TEMPLATES)
-        return relay_fail(r->e, RELAY_INVALID_ARGUMENT, "%s: chat_template: more than %d templates", file_name,
-                          MAX_TEMPLATES);
     size_t i, n;
     yyjson_arr_foreach(v, i, n, entry) {
         yyjson_val *name = yyjson_obj_get(entry, "name"), *source = yyjson_obj_get(entry, "template");
         if (!yyjson_is_str(name) || !yyjson_is_str(source))
             return relay_fail(r->e, RELAY_INVALID_ARGUMENT, "%s: chat_template[%zu] must be a name and a template",
                               file_name, i);
-        add_template(r, yyjson_get_str(name), yyjson_get_len(name), yyjson_get_str(source), yyjson_get_len(source));
+        relay_code code = add_template(r, file_name, (relay_named_template){str_of(name), str_of(source)});
+        if (code != RELAY_OK) return code;
     }
     return RELAY_OK;
 }
 
 static relay_code read_templates(reading *r) {
     r->spec->templates = relay_spec_alloc(r->spec, MAX_TEMPLATES, sizeof *r->spec->templates);
-    if (r->files->jinja.s != NULL) add_template(r, "default", 7, r->files->jinja.s, r->files->jinja.len);
+    for (uint32_t i = 0; i < r->files->n_jinja; i++) {
+        relay_code code = add_template(r, "additional_chat_templates", r->files->jinja[i]);
+        if (code != RELAY_OK) return code;
+    }
     relay_code code = read_templates_of(r, r->files->chat_template, "chat_template.json");
     return code == RELAY_OK ? read_templates_of(r, r->files->config, "tokenizer_config.json") : code;
 }

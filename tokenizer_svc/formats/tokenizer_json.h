@@ -3,11 +3,15 @@
 //   tokenizer_config.json     names of the special tokens, chat templates, clean-up of the output
 //   special_tokens_map.json   names of the special tokens that tokenizer_config.json leaves open
 //   generation_config.json    ids that end an answer
-//   chat_template.jinja, chat_template.json, additional_chat_templates: the default chat template, before all others
+//   chat_template.jinja, additional_chat_templates/NAME.jinja, chat_template.json: chat templates
+//
+// Of two templates of one name counts that of the first file of: the .jinja files, chat_template.json,
+// tokenizer_config.json.
 //
 // Fields that the library knows no use for are passed over; types, options and values it would refuse are refused, by
-// their path in the file. `truncation` and `padding` are wishes of whoever trained the model and not applied: callers
-// say them. `dropout` is for training and refused.
+// their path in the file. `truncation` and `padding` are not applied, as they are not by transformers, whose calls turn
+// them off unless they are asked for: no part of a prompt is lost that nobody asked to cut. `dropout` is for training
+// and refused.
 #ifndef RELAY_TOKENIZER_SVC_FORMATS_TOKENIZER_JSON_H
 #define RELAY_TOKENIZER_SVC_FORMATS_TOKENIZER_JSON_H
 
@@ -22,7 +26,8 @@ bool relay_tokenizer_json_is(yyjson_val *root);
 
 typedef struct relay_tokenizer_json_files {
     yyjson_val *config, *special_tokens_map, *generation_config, *chat_template; // roots; NULL where there is no file
-    relay_spec_str jinja;                                                        // chat_template.jinja
+    const relay_named_template *jinja; // [n_jinja]: chat_template.jinja is "default"
+    uint32_t n_jinja;
 } relay_tokenizer_json_files;
 
 // Fills in *spec, whose arena is ready and whose other fields are zero. Strings of the model and the added tokens stay

@@ -39,8 +39,11 @@ static void a_file_is_read(void **state) {
     assert_int_equal(relay_json_parse(&config, config_text, strlen(config_text), 8, "c", &e), RELAY_OK);
     static const char generation_text[] = "{\"eos_token_id\":[4,3]}";
     assert_int_equal(relay_json_parse(&generation, generation_text, strlen(generation_text), 8, "g", &e), RELAY_OK);
-    relay_tokenizer_json_files files = {
-        .config = yyjson_doc_get_root(config), .generation_config = yyjson_doc_get_root(generation), .jinja = {"J", 1}};
+    const relay_named_template jinja = {.name = {"default", 7}, .source = {"J", 1}};
+    relay_tokenizer_json_files files = {.config = yyjson_doc_get_root(config),
+                                        .generation_config = yyjson_doc_get_root(generation),
+                                        .jinja = &jinja,
+                                        .n_jinja = 1};
     relay_code code = read_text(
         &s,
         "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":4,\"content\":\"<e>\",\"single_word\":false,\"lstrip\":true,"

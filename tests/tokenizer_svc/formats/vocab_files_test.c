@@ -241,6 +241,62 @@ static void a_folder_is_read_by_what_it_holds(void **state) {
     assert_int_equal(rmdir(f.path), 0);
 }
 
+static void templates_beside_a_tokenizer_json_are_read(void **state) {
+    folder f = make_folder();
+    char additional[sizeof f.path + 32];
+    snprintf(additional, sizeof additional, "%s/additional_chat_templates", f.path);
+    assert_int_equal(mkdir(additional, 0700), 0);
+    write_in(&f, "tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}");
+    write_in(&f, "tokenizer_config.json",
+             "{\"chat_template\":[{\"name\":\"default\",\"template\":\"D\"},{\"name\":\"rag\",\"template\":\"R\"},"
+             "{\"name\":\"plain\",\"template\":\"P\"}]}");
+    static const char *const files[] = {"additional_chat_templates/tool_use.jinja",
+                                        "additional_chat_templates/rag.jinja",
+                                        "additional_chat_templates/.jinja",
+                                        "additional_chat_templates/README.md",
+                                        "additional_chat_templates/empty.jinja",
+                                        "tokenizer_config.json",
+                                        "tokenizer.json"};
+    write_in(&f, files[0], "tools");
+    write_in(&f, files[1], "other");
+    write_in(&f, files[2], "no name");
+    write_in(&f, files[3], "none");
+    write_in(&f, files[4], "");
+    relay_tokenizer_spec s;
+    relay_err e = {0};
+    relay_code code = relay_tokenizer_spec_read(&s, f.path, &e);
+    if (code != RELAY_OK) fail_msg("%s", e.message);
+    static const char *const names[] = {"empty", "rag", "tool_use", "default", "plain"};
+    static const char *const sources[] = {"", "other", "tools", "D", "P"};
+    assert_int_equal(s.n_templates, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_text(s.templates[i].name, names[i]);
+        assert_text(s.templates[i].source, sources[i]);
+    }
+    relay_tokenizer_spec_fini(&s);
+
+    // None is left out in silence.
+    enum { N_TOO_MANY = 64 };
+    char name[96];
+    for (int i = 0; i < N_TOO_MANY; i++) {
+        snprintf(name, sizeof name, "additional_chat_templates/%02d.jinja", i);
+        write_in(&f, name, "x");
+    }
+    code = relay_tokenizer_spec_read(&s, f.path, &e);
+    assert_int_equal(code, RELAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.message, "chat template \"empty\" is one more than 64"));
+    relay_tokenizer_spec_fini(&s);
+
+    for (int i = 0; i < N_TOO_MANY; i++) {
+        snprintf(name, sizeof name, "additional_chat_templates/%02d.jinja", i);
+        remove_in(&f, name);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        remove_in(&f, files[i]);
+    assert_int_equal(rmdir(additional), 0);
+    assert_int_equal(rmdir(f.path), 0);
+}
+
 static void what_is_no_tokenizer_is_refused_by_its_path(void **state) {
     folder f = make_folder();
     const char *format;
@@ -282,6 +338,7 @@ int main(void) {
         cmocka_unit_test(bert_has_a_piece_a_line),
         cmocka_unit_test(broken_files_are_refused_with_what_and_where),
         cmocka_unit_test(a_folder_is_read_by_what_it_holds),
+        cmocka_unit_test(templates_beside_a_tokenizer_json_are_read),
         cmocka_unit_test(what_is_no_tokenizer_is_refused_by_its_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
