@@ -310,12 +310,47 @@ static void put_spaces_around_chinese(run *r) {
     apply_changes(r);
 }
 
-static void bert(run *r, const relay_normalizer_spec *z) {
-    if (z->clean_text) {
-        drop(r, is_bert_dropped);
-        make_spaces(r, is_space);
+// What a character is replaced by before accents and case are looked at; NULL: it stays.
+static const char *cleaned(const relay_normalizer_spec *z, uint32_t cp) {
+    if (!z->clean_text || !is_bert_cleaned(cp)) return NULL;
+    return is_bert_dropped(cp) ? "" : " ";
+}
+
+// Cleans and puts spaces around Chinese characters, where nobody asks what stands for what: in one go.
+static void clean(run *r, const relay_normalizer_spec *z) {
+    const relay_aligned_text *from = text_of(r);
+    relay_aligned_text *to = &r->w->texts[1 - r->current];
+    to->len = 0;
+    to->is_aligned = false;
+    uint32_t copied = 0, n;
+    for (uint32_t i = 0; i < from->len; i += n) {
+        uint32_t cp = relay_utf8_valid_at(from->s + i, &n);
+        if (cp >= ' ' && cp < 0x7F) continue;
+        const char *by = cleaned(z, cp);
+        bool is_chinese = z->handle_chinese_chars && (relay_unicode_class(cp) & RELAY_CHAR_CHINESE) != 0;
+        if (by == NULL && !is_chinese) continue;
+        relay_aligned_text_append_from(to, from, copied, i);
+        copied = i + n;
+        relay_alignment none = {0, 0};
+        relay_aligned_text_append(to, by != NULL ? by : " ", by != NULL ? (uint32_t)strlen(by) : 1, none);
+        if (!is_chinese) continue;
+        relay_aligned_text_append_from(to, from, i, i + n);
+        relay_aligned_text_append(to, " ", 1, none);
     }
-    if (z->handle_chinese_chars) put_spaces_around_chinese(r);
+    relay_aligned_text_append_from(to, from, copied, from->len);
+    r->current = 1 - r->current;
+}
+
+static void bert(run *r, const relay_normalizer_spec *z) {
+    if (!text_of(r)->is_aligned) {
+        clean(r, z);
+    } else {
+        if (z->clean_text) {
+            drop(r, is_bert_dropped);
+            make_spaces(r, is_space);
+        }
+        if (z->handle_chinese_chars) put_spaces_around_chinese(r);
+    }
     if (z->strip_accents) {
         form(r, false, false);
         drop(r, is_accent);
