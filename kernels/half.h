@@ -40,6 +40,13 @@ static inline uint16_t relay_f16_from_f32(float f) {
     return (uint16_t)(sign | ((magnitude + 0xFFF + (magnitude >> 13 & 1) - (112u << 23)) >> 13));
 }
 
+// Rounds to nearest even; a NaN stays one.
+static inline uint16_t relay_bf16_from_f32(float f) {
+    uint32_t bits = relay_f32_bits(f);
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
 static inline float relay_f32_from_bf16(uint16_t h) {
     return relay_f32_from_bits((uint32_t)h << 16);
 }

@@ -28,6 +28,11 @@ const relay_kernels *const *relay_kernels_available(uint32_t *count) {
     return available;
 }
 
+const char *relay_kv_type_name(relay_kv_type type) {
+    static const char *const names[RELAY_KV_N_TYPES] = {"f16", "f32", "bf16", "int8", "int4"};
+    return names[type];
+}
+
 relay_code relay_kernels_choose(const relay_kernels **out, const char *name, relay_err *e) {
     if (name == NULL) name = getenv("RELAY_KERNELS");
     uint32_t count;

@@ -26,10 +26,24 @@ typedef struct relay_weight relay_weight; // a matrix [n_out, n_in] in the backe
 
 enum { RELAY_BLOCK_TOKENS = 16, RELAY_MAX_TOP_LOGPROBS = 20, RELAY_MAX_WANTED_LOGPROBS = 20 };
 
+// How keys and values are kept. F32, F16 and BF16: as they are, rounded.
+//
+// INT8 and INT4 have scales and minima in float16, x = minimum + scale * n. Keys are quantized a block at a time, each
+// channel over its 16 positions, once the block is full: channels differ in size by far, positions do not. Values are
+// quantized as they are stored, 32 of a head together. (Method: Liu et al. 2024, KIVI.) A row reads the keys of its own
+// block in float16 and those of the blocks before quantized, in one chunk as in many. The keys of a sequence's block
+// that is not full are in its tail.
 typedef enum relay_kv_type {
     RELAY_KV_F16,
     RELAY_KV_F32,
+    RELAY_KV_BF16,
+    RELAY_KV_INT8,
+    RELAY_KV_INT4,
+    RELAY_KV_N_TYPES,
 } relay_kv_type;
+
+// "f16", "f32", "bf16", "int8", "int4".
+const char *relay_kv_type_name(relay_kv_type type);
 
 // A pool of KV blocks for the layers of one KV group. A block holds RELAY_BLOCK_TOKENS positions of all the group's
 // layers; how keys and values lie inside one is the backend's affair, but a block is contiguous, so that memory is
@@ -43,6 +57,9 @@ typedef struct relay_kv_pool {
     uint32_t head_dim;
     uint32_t window; // positions a row sees, itself included; 0: all
     relay_kv_type type;
+    void *d_tails;       // [n_tails][tail_bytes], from alloc(); NULL where tail_bytes is 0
+    uint64_t tail_bytes; // kv_tail_bytes() of the fields above
+    uint32_t n_tails;
 } relay_kv_pool;
 
 // Where each row of the batch stands in its sequence and where that sequence's KV blocks are, for one KV group.
@@ -53,10 +70,11 @@ typedef struct relay_rows {
         *d_sequence; // [n_rows] index of the sequence in this step; rows of one sequence are adjacent, ascending
     const uint32_t *d_table_begin; // [n_sequences] where the sequence's block table begins in d_block_ids
     const uint32_t
-        *d_block_ids; // position p of the sequence lies in block d_block_ids[table_begin + p / 16], slot p % 16
+        *d_block_ids;       // position p of the sequence lies in block d_block_ids[table_begin + p / 16], slot p % 16
+    const uint32_t *d_tail; // [n_sequences] which tail is the sequence's; not read where the pool has none
 } relay_rows;
 
-// One block becomes as another of its pool.
+// One block, or one tail, becomes as another of its pool.
 typedef struct relay_kv_block_copy {
     uint32_t from, to;
 } relay_kv_block_copy;
@@ -199,6 +217,8 @@ typedef struct relay_kernels {
     void (*weight_destroy)(relay_device *d, relay_weight *w);
     uint64_t (*weight_bytes)(const relay_weight *w); // as it is kept
     uint64_t (*kv_block_bytes)(const relay_kv_pool *pool);
+    // What a sequence keeps beside its blocks, 0 for most types.
+    uint64_t (*kv_tail_bytes)(const relay_kv_pool *pool);
 
     // ---- Operations
     // d_out[r][i] = w[d_ids[r]][i], dequantized                      ids [n_rows] -> [n_rows, n_in]
@@ -218,8 +238,12 @@ typedef struct relay_kernels {
     // Block d_copies[i].to holds what d_copies[i].from does, of all layers. No block is written that another copy
     // names.
     void (*kv_copy)(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *d_copies, uint32_t n_copies);
-    // Causal attention over the cache, the rows' own positions included; query head h reads KV head h / (n_heads /
-    // n_kv_heads). d_q, d_out: [n_rows, n_heads, head_dim]; scale is usually 1 / sqrt(head_dim)
+    // The same of tails, one after the other.
+    void (*kv_copy_tails)(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *d_copies,
+                          uint32_t n_copies);
+    // Causal attention over the cache, the rows' own positions included: they were stored by the kv_store() before, of
+    // this layer and these rows (INT8 and INT4 rely on it). Query head h reads KV head h / (n_heads / n_kv_heads). d_q,
+    // d_out: [n_rows, n_heads, head_dim]; scale is usually 1 / sqrt(head_dim)
     void (*attention)(relay_device *d, float *d_out, const float *d_q, const relay_kv_pool *pool, uint32_t layer,
                       const relay_rows *rows, uint32_t n_heads, float scale);
     // d_out = silu(d_gate) * d_up, silu(x) = x / (1 + exp(-x))        [n_rows, width]; out may be gate

@@ -1,4 +1,4 @@
-// Attention over the paged cache, and the writing of it.
+// Attention over the paged cache (kv_store.c writes it).
 //
 // Positions are taken in segments of 256 that begin at multiples of 256. Within a segment a query's scores, its largest
 // score, its weights exp(score - largest), their sum and the weighted sum of values are made by themselves; segments
@@ -9,6 +9,9 @@
 //
 // Slots behind a row's position, or before its window, may hold anything: their scores are replaced before use, and
 // their values are not read as numbers.
+//
+// Quantized keys become numbers in registers. The keys of a row's own block are read where kv_store() left them in
+// float16, so queries that are taken together are of one block there.
 #include "kernels/cpu/ops.h"
 
 #include <math.h>
@@ -60,6 +63,8 @@ typedef struct queries {
     const uint32_t *block_ids;             // of the sequence
     uint32_t begin[QUERIES], end[QUERIES]; // the positions each sees
     uint32_t first_segment, last_segment;  // that any of them sees
+    char *own_keys;                        // of quantized types: the keys of the block they are in, else NULL
+    uint32_t own_block;                    // its place in the sequence
 } queries;
 
 // Softmax and weighted values over some positions.
@@ -79,19 +84,51 @@ static uint64_t partial_size(const work *w) {
 
 // ---- Scores
 
-RELAY_INLINE vf load_kv(bool is_f16, const char *p, uint32_t index) {
-    return is_f16 ? vf_load_f16((const uint16_t *)(const void *)p + index)
-                  : vf_load((const float *)(const void *)p + index);
+// The keys of dimension k at 16 positions; `head` is a head's part of a block, or of a tail (F16).
+RELAY_INLINE vf load_key(relay_kv_type type, const relay_kv_layout *l, const char *head, uint32_t k) {
+    const char *numbers = head + (uint64_t)k * RELAY_BLOCK_TOKENS * relay_kv_bits(type) / 8;
+    const uint16_t *scale = (const uint16_t *)(const void *)(head + l->key_scales_at) + 2 * k;
+    switch (type) {
+    case RELAY_KV_F32:
+        return vf_load((const float *)(const void *)numbers);
+    case RELAY_KV_BF16:
+        return vf_load_bf16((const uint16_t *)(const void *)numbers);
+    case RELAY_KV_INT8:
+        return vf_fma(vf_load_u8((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
+    case RELAY_KV_INT4:
+        return vf_fma(vf_load_u4((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
+    default:
+        return vf_load_f16((const uint16_t *)(const void *)numbers);
+    }
+}
+
+// Values [v, v + 16) of a position.
+RELAY_INLINE vf load_value(relay_kv_type type, const relay_kv_layout *l, const char *head, uint32_t slot, uint32_t v) {
+    const char *numbers = head + l->values_at + slot * l->value_row_bytes + v * relay_kv_bits(type) / 8;
+    const uint16_t *scale = (const uint16_t *)(const void *)(head + l->value_scales_at) +
+                            2 * (slot * l->n_groups + v / RELAY_KV_VALUE_GROUP);
+    switch (type) {
+    case RELAY_KV_F32:
+        return vf_load((const float *)(const void *)numbers);
+    case RELAY_KV_BF16:
+        return vf_load_bf16((const uint16_t *)(const void *)numbers);
+    case RELAY_KV_INT8:
+        return vf_fma(vf_load_u8((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
+    case RELAY_KV_INT4:
+        return vf_fma(vf_load_u4((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
+    default:
+        return vf_load_f16((const uint16_t *)(const void *)numbers);
+    }
 }
 
 // Scores of NQ queries with NB blocks of keys; `q` has a stride of head_dim, `scores` of SEGMENT.
-RELAY_INLINE void score_blocks(bool is_f16, int NQ, int NB, char *const *keys, const float *q, uint32_t head_dim,
-                               float *scores) {
+RELAY_INLINE void score_blocks(relay_kv_type type, const relay_kv_layout *l, int NQ, int NB, char *const *heads,
+                               const float *q, uint32_t head_dim, float *scores) {
     vf sum[8];
     UNROLLED(int i = 0; i < NQ * NB; i++) sum[i] = vf_set(0);
     for (uint32_t k = 0; k < head_dim; k++) {
         UNROLLED(int b = 0; b < NB; b++) {
-            vf key = load_kv(is_f16, keys[b], k * LANES);
+            vf key = load_key(type, l, heads[b], k);
             UNROLLED(int i = 0; i < NQ; i++) {
                 sum[b * NQ + i] = vf_fma(key, vf_set(q[(uint32_t)i * head_dim + k]), sum[b * NQ + i]);
             }
@@ -102,44 +139,44 @@ RELAY_INLINE void score_blocks(bool is_f16, int NQ, int NB, char *const *keys, c
     }
 }
 
-RELAY_INLINE void score_range(bool is_f16, int NQ, int NB, char *const *keys, uint32_t first, uint32_t last,
-                              const float *q, uint32_t head_dim, float *scores) {
+RELAY_INLINE void score_range(relay_kv_type type, const relay_kv_layout *l, int NQ, int NB, char *const *heads,
+                              uint32_t first, uint32_t last, const float *q, uint32_t head_dim, float *scores) {
     uint32_t b = first;
     for (; b + (uint32_t)NB <= last; b += (uint32_t)NB) {
-        score_blocks(is_f16, NQ, NB, keys + b, q, head_dim, scores + b * LANES);
+        score_blocks(type, l, NQ, NB, heads + b, q, head_dim, scores + b * LANES);
     }
     for (; b < last; b++)
-        score_blocks(is_f16, NQ, 1, keys + b, q, head_dim, scores + b * LANES);
+        score_blocks(type, l, NQ, 1, heads + b, q, head_dim, scores + b * LANES);
 }
 
 // Few queries take several blocks at once, so that there are sums enough to hide the latency of one.
-RELAY_INLINE void score_queries(bool is_f16, uint32_t n, char *const *keys, uint32_t first, uint32_t last,
-                                const float *q, uint32_t head_dim, float *scores) {
+RELAY_INLINE void score_queries(relay_kv_type type, const relay_kv_layout *l, uint32_t n, char *const *heads,
+                                uint32_t first, uint32_t last, const float *q, uint32_t head_dim, float *scores) {
     switch (n) {
     case 1:
-        score_range(is_f16, 1, 4, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 1, 4, heads, first, last, q, head_dim, scores);
         break;
     case 2:
-        score_range(is_f16, 2, SCORE_QUERIES / 2, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 2, SCORE_QUERIES / 2, heads, first, last, q, head_dim, scores);
         break;
     case 3:
-        score_range(is_f16, 3, SCORE_QUERIES / 4, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 3, SCORE_QUERIES / 4, heads, first, last, q, head_dim, scores);
         break;
     case 4:
-        score_range(is_f16, 4, SCORE_QUERIES / 4, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 4, SCORE_QUERIES / 4, heads, first, last, q, head_dim, scores);
         break;
 #ifdef __AVX512F__
     case 5:
-        score_range(is_f16, 5, 1, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 5, 1, heads, first, last, q, head_dim, scores);
         break;
     case 6:
-        score_range(is_f16, 6, 1, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 6, 1, heads, first, last, q, head_dim, scores);
         break;
     case 7:
-        score_range(is_f16, 7, 1, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 7, 1, heads, first, last, q, head_dim, scores);
         break;
     case 8:
-        score_range(is_f16, 8, 1, keys, first, last, q, head_dim, scores);
+        score_range(type, l, 8, 1, heads, first, last, q, head_dim, scores);
         break;
 #endif
     }
@@ -170,59 +207,54 @@ static void weigh(float *scores, uint32_t begin, uint32_t end, float *max_out, f
 
 // ---- Values
 
-// out[i] += the sum over positions [begin, end) of weights[i] times values, for NQ queries and NV vectors of each.
-RELAY_INLINE void add_values(bool is_f16, int NQ, int NV, char *const *values, uint32_t value_dim, uint32_t begin,
-                             uint32_t end, const float *weights, float *out) {
+// out[i] += the sum over positions [begin, end) of weights[i] times values [first, first + 16 NV), for NQ queries.
+RELAY_INLINE void add_values(relay_kv_type type, const relay_kv_layout *l, int NQ, int NV, char *const *heads,
+                             uint32_t first, uint32_t begin, uint32_t end, const float *weights, float *out) {
     vf sum[VALUE_QUERIES * VALUE_VECTORS];
     UNROLLED(int i = 0; i < NQ; i++) {
-        UNROLLED(int v = 0; v < NV; v++) sum[i * NV + v] = vf_load(out + (uint32_t)i * value_dim + v * LANES);
+        UNROLLED(int v = 0; v < NV; v++) sum[i * NV + v] = vf_load(out + (uint32_t)i * l->value_dim + v * LANES);
     }
     for (uint32_t p = begin; p < end; p++) {
-        const uint32_t at = p % LANES * value_dim;
         vf value[VALUE_VECTORS];
-        UNROLLED(int v = 0; v < NV; v++) value[v] = load_kv(is_f16, values[p / LANES], at + v * LANES);
+        UNROLLED(int v = 0; v < NV; v++) {
+            value[v] = load_value(type, l, heads[p / LANES], p % LANES, first + (uint32_t)v * LANES);
+        }
         UNROLLED(int i = 0; i < NQ; i++) {
             vf weight = vf_set(weights[i * SEGMENT + p]);
             UNROLLED(int v = 0; v < NV; v++) sum[i * NV + v] = vf_fma(weight, value[v], sum[i * NV + v]);
         }
     }
     UNROLLED(int i = 0; i < NQ; i++) {
-        UNROLLED(int v = 0; v < NV; v++) vf_store(out + (uint32_t)i * value_dim + v * LANES, sum[i * NV + v]);
+        UNROLLED(int v = 0; v < NV; v++) vf_store(out + (uint32_t)i * l->value_dim + v * LANES, sum[i * NV + v]);
     }
 }
 
-RELAY_INLINE void add_values_of(bool is_f16, int NQ, char *const *values, uint32_t value_dim, uint32_t begin,
-                                uint32_t end, const float *weights, float *out) {
-    char *moved[SEGMENT_BLOCKS];
+RELAY_INLINE void add_values_of(relay_kv_type type, const relay_kv_layout *l, int NQ, char *const *heads,
+                                uint32_t begin, uint32_t end, const float *weights, float *out) {
     uint32_t i = 0;
-    for (; i + VALUE_VECTORS * LANES <= value_dim; i += VALUE_VECTORS * LANES) {
-        for (uint32_t b = begin / LANES; b * LANES < end; b++)
-            moved[b] = values[b] + i * (is_f16 ? 2u : 4u);
-        add_values(is_f16, NQ, VALUE_VECTORS, moved, value_dim, begin, end, weights, out + i);
+    for (; i + VALUE_VECTORS * LANES <= l->value_dim; i += VALUE_VECTORS * LANES) {
+        add_values(type, l, NQ, VALUE_VECTORS, heads, i, begin, end, weights, out + i);
     }
-    for (; i < value_dim; i += LANES) {
-        for (uint32_t b = begin / LANES; b * LANES < end; b++)
-            moved[b] = values[b] + i * (is_f16 ? 2u : 4u);
-        add_values(is_f16, NQ, 1, moved, value_dim, begin, end, weights, out + i);
-    }
+    for (; i < l->value_dim; i += LANES)
+        add_values(type, l, NQ, 1, heads, i, begin, end, weights, out + i);
 }
 
-RELAY_INLINE void add_values_queries(bool is_f16, uint32_t n, char *const *values, uint32_t value_dim, uint32_t begin,
-                                     uint32_t end, const float *weights, float *out) {
+RELAY_INLINE void add_values_queries(relay_kv_type type, const relay_kv_layout *l, uint32_t n, char *const *heads,
+                                     uint32_t begin, uint32_t end, const float *weights, float *out) {
     if (begin >= end) return;
     switch (n) {
     case 1:
-        add_values_of(is_f16, 1, values, value_dim, begin, end, weights, out);
+        add_values_of(type, l, 1, heads, begin, end, weights, out);
         break;
     case 2:
-        add_values_of(is_f16, 2, values, value_dim, begin, end, weights, out);
+        add_values_of(type, l, 2, heads, begin, end, weights, out);
         break;
 #ifdef __AVX512F__
     case 3:
-        add_values_of(is_f16, 3, values, value_dim, begin, end, weights, out);
+        add_values_of(type, l, 3, heads, begin, end, weights, out);
         break;
     case 4:
-        add_values_of(is_f16, 4, values, value_dim, begin, end, weights, out);
+        add_values_of(type, l, 4, heads, begin, end, weights, out);
         break;
 #endif
     }
@@ -238,7 +270,7 @@ static uint32_t most(uint32_t a, uint32_t b) {
 }
 
 // `q` is [queries][head_dim], scaled; `scores` is [queries][SEGMENT] of scratch.
-RELAY_INLINE void attend_segment(bool is_f16, const work *w, const queries *qs, uint32_t segment, const float *q,
+RELAY_INLINE void attend_segment(relay_kv_type type, const work *w, const queries *qs, uint32_t segment, const float *q,
                                  float *scores, partial result) {
     const uint32_t head_dim = w->pool->head_dim, value_dim = w->layout.value_dim, start = segment * SEGMENT;
     // The part of the segment that each query sees, and that any does, as offsets.
@@ -253,15 +285,21 @@ RELAY_INLINE void attend_segment(bool is_f16, const work *w, const queries *qs, 
         }
     }
     const uint32_t first_block = any_begin / LANES, last_block = (any_end + LANES - 1) / LANES;
-    char *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
+    const relay_kv_layout *l = &w->layout;
+    char *heads[SEGMENT_BLOCKS];
     for (uint32_t b = first_block; b < last_block; b++) {
-        keys[b] =
-            relay_kv_head(w->pool, &w->layout, qs->block_ids[segment * SEGMENT_BLOCKS + b], w->layer, qs->kv_head);
-        values[b] = keys[b] + w->layout.keys_bytes;
+        heads[b] = relay_kv_head(w->pool, l, qs->block_ids[segment * SEGMENT_BLOCKS + b], w->layer, qs->kv_head);
     }
+    // The queries' own block, the last that they see, where its keys lie elsewhere.
+    const bool has_own = relay_kv_is_quantized(type) && qs->own_block / SEGMENT_BLOCKS == segment;
+    const uint32_t own = qs->own_block % SEGMENT_BLOCKS, last_stored = has_own ? own : last_block;
     for (uint32_t i = 0; i < qs->n; i += SCORE_QUERIES) {
         uint32_t n = least(qs->n - i, SCORE_QUERIES);
-        score_queries(is_f16, n, keys, first_block, last_block, q + i * head_dim, head_dim, scores + i * SEGMENT);
+        score_queries(type, l, n, heads, first_block, last_stored, q + i * head_dim, head_dim, scores + i * SEGMENT);
+        if (has_own) {
+            score_queries(RELAY_KV_F16, l, n, &qs->own_keys, 0, 1, q + i * head_dim, head_dim,
+                          scores + i * SEGMENT + own * LANES);
+        }
     }
     for (uint32_t i = 0; i < qs->n; i++) {
         result.max[i] = -INFINITY;
@@ -278,12 +316,12 @@ RELAY_INLINE void attend_segment(bool is_f16, const work *w, const queries *qs, 
         }
         if (from > to) from = to = SEGMENT;
         for (uint32_t j = i; j < i + n; j++) {
-            add_values_queries(is_f16, 1, values, value_dim, begin[j], least(end[j], from), scores + j * SEGMENT,
+            add_values_queries(type, l, 1, heads, begin[j], least(end[j], from), scores + j * SEGMENT,
                                result.out + j * value_dim);
         }
-        add_values_queries(is_f16, n, values, value_dim, from, to, scores + i * SEGMENT, result.out + i * value_dim);
+        add_values_queries(type, l, n, heads, from, to, scores + i * SEGMENT, result.out + i * value_dim);
         for (uint32_t j = i; j < i + n; j++) {
-            add_values_queries(is_f16, 1, values, value_dim, most(begin[j], to), end[j], scores + j * SEGMENT,
+            add_values_queries(type, l, 1, heads, most(begin[j], to), end[j], scores + j * SEGMENT,
                                result.out + j * value_dim);
         }
     }
@@ -341,6 +379,11 @@ static queries queries_of(const work *w, uint32_t task) {
     }
     qs.first_segment = any_begin / SEGMENT;
     qs.last_segment = (any_end - 1) / SEGMENT;
+    qs.own_block = (any_end - 1) / RELAY_BLOCK_TOKENS;
+    if (relay_kv_is_quantized(w->pool->type)) {
+        qs.own_keys = (char *)relay_cpu_own_keys(w->d, w->pool, tile->run) +
+                      (uint64_t)kv_head * w->pool->head_dim * RELAY_BLOCK_TOKENS * sizeof(uint16_t);
+    }
     return qs;
 }
 
@@ -368,10 +411,21 @@ static void store_outputs(const work *w, const queries *qs, partial total) {
 
 static void attend_one_segment(const work *w, const queries *qs, uint32_t segment, const float *q, float *scores,
                                partial result) {
-    if (w->pool->type == RELAY_KV_F16) {
-        attend_segment(true, w, qs, segment, q, scores, result);
-    } else {
-        attend_segment(false, w, qs, segment, q, scores, result);
+    switch (w->pool->type) {
+    case RELAY_KV_F32:
+        attend_segment(RELAY_KV_F32, w, qs, segment, q, scores, result);
+        break;
+    case RELAY_KV_BF16:
+        attend_segment(RELAY_KV_BF16, w, qs, segment, q, scores, result);
+        break;
+    case RELAY_KV_INT8:
+        attend_segment(RELAY_KV_INT8, w, qs, segment, q, scores, result);
+        break;
+    case RELAY_KV_INT4:
+        attend_segment(RELAY_KV_INT4, w, qs, segment, q, scores, result);
+        break;
+    default:
+        attend_segment(RELAY_KV_F16, w, qs, segment, q, scores, result);
     }
 }
 
@@ -417,12 +471,16 @@ static void merge_task(void *arg, uint32_t task, uint32_t thread) {
     store_outputs(w, &qs, total);
 }
 
-// Runs of rows of one sequence, at most `max_rows` each. Returns how many.
-static uint32_t make_tiles(relay_attention_tile *tiles, const relay_rows *rows, uint32_t max_rows) {
-    uint32_t n = 0;
+// Rows of one sequence, and of one block where its keys are read apart from the others; at most `max_rows` each.
+// Returns how many there are.
+static uint32_t make_tiles(relay_attention_tile *tiles, const relay_rows *rows, uint32_t max_rows, bool by_block) {
+    uint32_t n = 0, run = 0;
     for (uint32_t r = 0; r < rows->n_rows; r++) {
-        bool goes_on = n > 0 && tiles[n - 1].n_rows < max_rows && rows->d_sequence[r] == rows->d_sequence[r - 1];
-        if (!goes_on) tiles[n++] = (relay_attention_tile){r, 0};
+        bool goes_on =
+            r > 0 && (by_block ? relay_kv_run_goes_on(rows, r) : rows->d_sequence[r] == rows->d_sequence[r - 1]);
+        if (r > 0 && !goes_on) run++;
+        if (!goes_on || tiles[n - 1].n_rows == max_rows)
+            tiles[n++] = (relay_attention_tile){.first_row = r, .run = run};
         tiles[n - 1].n_rows++;
     }
     return n;
@@ -444,7 +502,7 @@ void RELAY_ISA(relay_attention)(relay_device *device, float *out, const float *q
     RELAY_ASSERT(rows->n_rows <= d->opts.max_rows && pool->head_dim <= d->opts.max_width);
     w.n_parts = (w.group + QUERIES - 1) / QUERIES;
     w.partial_floats = partial_size(&w);
-    const uint32_t n_tiles = make_tiles(d->tiles, rows, most(1, QUERIES / w.group));
+    const uint32_t n_tiles = make_tiles(d->tiles, rows, most(1, QUERIES / w.group), relay_kv_is_quantized(pool->type));
     const uint32_t n_tasks = n_tiles * pool->n_kv_heads * w.n_parts;
     uint32_t last_position = 0;
     for (uint32_t r = 0; r < rows->n_rows; r++)
@@ -459,66 +517,4 @@ void RELAY_ISA(relay_attention)(relay_device *device, float *out, const float *q
         relay_pool_run(d->pool, segment_task, &w, n_tasks * w.n_segments);
         relay_pool_run(d->pool, merge_task, &w, n_tasks);
     }
-}
-
-// ---- Writing
-
-typedef struct store {
-    const relay_kv_pool *pool;
-    relay_kv_layout layout;
-    uint32_t layer;
-    const float *k, *v;
-    const relay_rows *rows;
-    uint32_t rows_per_task;
-} store;
-
-static void store_head(const store *s, char *head, uint32_t slot, const float *k, const float *v) {
-    const uint32_t head_dim = s->pool->head_dim;
-    float padded[LANES];
-    if (s->pool->type == RELAY_KV_F16) {
-        uint16_t *keys = (uint16_t *)(void *)head + slot;
-        uint16_t *values = (uint16_t *)(void *)(head + s->layout.keys_bytes) + slot * s->layout.value_dim;
-        for (uint32_t i = 0; i < head_dim; i += LANES) {
-            uint32_t n = least(head_dim - i, LANES);
-            uint16_t halves[LANES];
-            vf_store_f16(halves, vf_load_n(k + i, n));
-            for (uint32_t j = 0; j < n; j++)
-                keys[(i + j) * LANES] = halves[j];
-            vf_store_f16(values + i, vf_load_n(v + i, n));
-        }
-    } else {
-        float *keys = (float *)(void *)head + slot;
-        float *values = (float *)(void *)(head + s->layout.keys_bytes) + slot * s->layout.value_dim;
-        for (uint32_t i = 0; i < head_dim; i += LANES) {
-            uint32_t n = least(head_dim - i, LANES);
-            vf_store(padded, vf_load_n(k + i, n));
-            for (uint32_t j = 0; j < n; j++)
-                keys[(i + j) * LANES] = padded[j];
-            vf_store(values + i, vf_load_n(v + i, n));
-        }
-    }
-}
-
-static void store_task(void *arg, uint32_t task, uint32_t thread) {
-    const store *s = arg;
-    const relay_rows *rows = s->rows;
-    const uint32_t n_kv_heads = s->pool->n_kv_heads, head_dim = s->pool->head_dim;
-    for (uint32_t r = task * s->rows_per_task; r < least((task + 1) * s->rows_per_task, rows->n_rows); r++) {
-        uint32_t position = rows->d_position[r];
-        uint32_t table = rows->d_table_begin[rows->d_sequence[r]];
-        uint32_t block = rows->d_block_ids[table + position / RELAY_BLOCK_TOKENS];
-        for (uint32_t h = 0; h < n_kv_heads; h++) {
-            const uint64_t at = ((uint64_t)r * n_kv_heads + h) * head_dim;
-            char *head = relay_kv_head(s->pool, &s->layout, block, s->layer, h);
-            store_head(s, head, position % RELAY_BLOCK_TOKENS, s->k + at, s->v + at);
-        }
-    }
-}
-
-void RELAY_ISA(relay_kv_store)(relay_device *d, const relay_kv_pool *pool, uint32_t layer, const float *k,
-                               const float *v, const relay_rows *rows) {
-    store s = {.pool = pool, .layout = relay_kv_layout_of(pool), .layer = layer, .k = k, .v = v, .rows = rows};
-    s.rows_per_task = RELAY_BLOCK_TOKENS;
-    relay_pool_run(relay_cpu_device_of(d)->pool, store_task, &s,
-                   (rows->n_rows + s.rows_per_task - 1) / s.rows_per_task);
 }

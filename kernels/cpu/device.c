@@ -46,6 +46,9 @@ relay_code relay_cpu_device_create(relay_device **out, const relay_kernels *k, c
     d->attention_thread_floats =
         RELAY_ATTENTION_QUERIES * (3ull * (opts->max_width + 16) + RELAY_ATTENTION_SEGMENT + 4);
     d->attention_scratch = relay_host_alloc(n_threads * d->attention_thread_floats * sizeof(float));
+    d->own_keys_bytes = (uint64_t)opts->max_rows * opts->max_width * RELAY_BLOCK_TOKENS * sizeof *d->own_keys;
+    d->own_keys = relay_host_alloc(d->own_keys_bytes);
+    d->runs = relay_calloc(opts->max_rows, sizeof *d->runs);
     const uint64_t n_segments = opts->max_context / RELAY_ATTENTION_SEGMENT + 1;
     d->n_partial_floats = n_segments * 4 * n_threads * RELAY_ATTENTION_QUERIES * (128 + 2);
     if (d->n_partial_floats > MAX_PARTIAL_BYTES / sizeof(float))
@@ -64,6 +67,8 @@ void relay_cpu_device_destroy(relay_device *device) {
     relay_pool_destroy(d->pool);
     relay_host_free(d->acts, d->acts_bytes);
     free(d->tiles);
+    free(d->runs);
+    relay_host_free(d->own_keys, d->own_keys_bytes);
     relay_host_free(d->attention_scratch, d->opts.n_threads * d->attention_thread_floats * sizeof(float));
     relay_host_free(d->partials, d->n_partial_floats * sizeof(float));
     for (uint32_t t = 0; t < d->opts.n_threads; t++)
@@ -101,6 +106,11 @@ uint64_t relay_cpu_kv_block_bytes(const relay_kv_pool *pool) {
     return pool->n_layers * relay_kv_layout_of(pool).layer_bytes;
 }
 
+uint64_t relay_cpu_kv_tail_bytes(const relay_kv_pool *pool) {
+    if (!relay_kv_is_quantized(pool->type)) return 0;
+    return (uint64_t)pool->n_layers * pool->n_kv_heads * pool->head_dim * RELAY_BLOCK_TOKENS * sizeof(uint16_t);
+}
+
 typedef struct embedding {
     float *out;
     const relay_weight *w;
@@ -128,6 +138,12 @@ void relay_cpu_kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_k
                        uint32_t n_copies) {
     block_copies c = {pool, copies};
     relay_pool_run(relay_cpu_device_of(d)->pool, copy_block, &c, n_copies);
+}
+
+void relay_cpu_kv_copy_tails(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
+                             uint32_t n_copies) {
+    for (uint32_t i = 0; i < n_copies; i++)
+        memcpy(relay_kv_tail(pool, copies[i].to, 0), relay_kv_tail(pool, copies[i].from, 0), pool->tail_bytes);
 }
 
 void relay_cpu_embed(relay_device *d, float *out, const relay_weight *w, const uint32_t *ids, uint32_t n_rows) {

@@ -31,9 +31,10 @@ typedef struct relay_sample_scratch {
     double *runs;                // [max_vocab / RELAY_SAMPLE_RUN, rounded up] sums of weights
 } relay_sample_scratch;
 
-// A run of rows of one sequence whose queries are taken together.
+// Rows of one sequence whose queries are taken together.
 typedef struct relay_attention_tile {
     uint32_t first_row, n_rows;
+    uint32_t run; // of quantized types: which run of rows (kv.h) they are in
 } relay_attention_tile;
 
 typedef struct relay_cpu_device {
@@ -45,6 +46,9 @@ typedef struct relay_cpu_device {
     relay_attention_tile *tiles; // [max_rows]
     float *attention_scratch;    // [n_threads][attention_thread_floats]
     uint64_t attention_thread_floats;
+    uint16_t *own_keys; // of quantized types: [runs of the step][n_kv_heads][head_dim][16] float16, of one layer
+    uint64_t own_keys_bytes;
+    uint32_t *runs;  // [max_rows] first rows of the runs, in kv_store()
     float *partials; // results of segments, where threads share the positions of one row
     uint64_t n_partial_floats;
     relay_sample_scratch *sample_scratch; // [n_threads]
@@ -52,6 +56,11 @@ typedef struct relay_cpu_device {
 
 static inline relay_cpu_device *relay_cpu_device_of(relay_device *d) {
     return (relay_cpu_device *)d;
+}
+
+// The keys of the block that a run of rows is in, from kv_store() to attention().
+static inline uint16_t *relay_cpu_own_keys(const relay_cpu_device *d, const relay_kv_pool *pool, uint32_t run) {
+    return d->own_keys + (uint64_t)run * pool->n_kv_heads * pool->head_dim * RELAY_BLOCK_TOKENS;
 }
 
 // `k` is the table of the instruction set.
@@ -68,6 +77,9 @@ relay_code relay_cpu_weight_create(relay_device *d, relay_weight **out, uint32_t
                                    uint32_t n_in, const void *rows, relay_err *e) RELAY_NODISCARD;
 void relay_cpu_weight_destroy(relay_device *d, relay_weight *w);
 uint64_t relay_cpu_kv_block_bytes(const relay_kv_pool *pool);
+uint64_t relay_cpu_kv_tail_bytes(const relay_kv_pool *pool);
+void relay_cpu_kv_copy_tails(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
+                             uint32_t n_copies);
 void relay_cpu_kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
                        uint32_t n_copies);
 void relay_cpu_embed(relay_device *d, float *out, const relay_weight *w, const uint32_t *ids, uint32_t n_rows);

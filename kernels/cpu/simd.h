@@ -89,6 +89,16 @@ RELAY_INLINE vf vf_load_i8(const uint8_t *p) {
 RELAY_INLINE vf vf_load_u8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+// The nibbles of 8 bytes: lanes 0..7 the low ones, 8..15 the high ones.
+RELAY_INLINE vf vf_load_u4(const uint8_t *p) {
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)p);
+    __m128i nibbles = _mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(nibbles, _mm_set1_epi8(15))));
+}
+// One half in every lane.
+RELAY_INLINE vf vf_set_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p));
+}
 
 // False where either is NaN.
 RELAY_INLINE vm vf_lt(vf a, vf b) {
@@ -249,6 +259,15 @@ RELAY_INLINE vf vf_load_i8(const uint8_t *p) {
 RELAY_INLINE vf vf_load_u8(const uint8_t *p) {
     __m128i bytes = _mm_loadu_si128((const __m128i *)p);
     return vf_from_vi((vi){_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))});
+}
+RELAY_INLINE vf vf_load_u4(const uint8_t *p) {
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)p), mask = _mm_set1_epi8(15);
+    return vf_from_vi((vi){_mm256_cvtepu8_epi32(_mm_and_si128(bytes, mask)),
+                           _mm256_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask))});
+}
+RELAY_INLINE vf vf_set_f16(const uint16_t *p) {
+    __m256 x = _mm256_cvtph_ps(_mm_set1_epi16((short)*p));
+    return (vf){x, x};
 }
 
 RELAY_INLINE vi vi_bits_of(vf x) {

@@ -1,6 +1,7 @@
 #include "kernels/ref/ref.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,9 @@
 typedef struct ref_device {
     relay_device base;
     relay_device_opts opts;
-    double *scores;       // [max_context], of one query head
+    double *scores;  // [max_context], of one query head
+    float *own_keys; // of quantized KV types, from kv_store() to attention(): see there
+    uint64_t own_keys_bytes;
     void *sample_scratch; // of one row
 } ref_device;
 
@@ -25,6 +28,8 @@ static relay_code device_create(relay_device **out, const relay_device_opts *opt
     d->base.k = &relay_kernels_ref;
     d->opts = *opts;
     d->scores = relay_calloc(opts->max_context, sizeof *d->scores);
+    d->own_keys_bytes = (uint64_t)opts->max_rows * opts->max_width * RELAY_BLOCK_TOKENS * sizeof *d->own_keys;
+    d->own_keys = relay_host_alloc(d->own_keys_bytes);
     d->sample_scratch = relay_calloc(1, relay_ref_sample_scratch(opts->max_vocab));
     *out = &d->base;
     return RELAY_OK;
@@ -34,6 +39,7 @@ static void device_destroy(relay_device *device) {
     if (device == NULL) return;
     ref_device *d = (ref_device *)device;
     free(d->scores);
+    relay_host_free(d->own_keys, d->own_keys_bytes);
     free(d->sample_scratch);
     free(d);
 }
@@ -152,17 +158,36 @@ static void gather_rows(relay_device *d, float *out, const float *x, const uint3
     }
 }
 
-// ---- KV cache. A block: [layer][keys, values][kv_head][slot][head_dim].
+// ---- KV cache. A block: [layer][keys, values][kv_head][slot], each slot head_dim numbers, which of INT8 and INT4 take
+// a byte each and have behind them a pair of scale and minimum a number (keys: that of its channel) or 32 numbers
+// (values). A tail: [layer][kv_head][slot][head_dim] keys in float16.
 
-static uint64_t value_bytes(const relay_kv_pool *pool) {
-    return pool->type == RELAY_KV_F16 ? sizeof(uint16_t) : sizeof(float);
+enum { KEYS, VALUES, VALUE_GROUP = 32 };
+
+static bool is_quantized(const relay_kv_pool *pool) {
+    return pool->type == RELAY_KV_INT8 || pool->type == RELAY_KV_INT4;
+}
+
+static uint64_t slot_bytes(const relay_kv_pool *pool) {
+    switch (pool->type) {
+    case RELAY_KV_F32:
+        return pool->head_dim * sizeof(float);
+    case RELAY_KV_INT8:
+    case RELAY_KV_INT4:
+        return pool->head_dim * (1 + 2 * sizeof(uint16_t));
+    default:
+        return pool->head_dim * sizeof(uint16_t);
+    }
 }
 
 static uint64_t kv_block_bytes(const relay_kv_pool *pool) {
-    return 2ull * pool->n_layers * pool->n_kv_heads * RELAY_BLOCK_TOKENS * pool->head_dim * value_bytes(pool);
+    return 2ull * pool->n_layers * pool->n_kv_heads * RELAY_BLOCK_TOKENS * slot_bytes(pool);
 }
 
-enum { KEYS, VALUES };
+static uint64_t kv_tail_bytes(const relay_kv_pool *pool) {
+    if (!is_quantized(pool)) return 0;
+    return (uint64_t)pool->n_layers * pool->n_kv_heads * RELAY_BLOCK_TOKENS * pool->head_dim * sizeof(uint16_t);
+}
 
 // The head_dim values of one position and KV head.
 static void *kv_slot(const relay_kv_pool *pool, uint32_t layer, int keys_or_values, const relay_rows *rows,
@@ -170,25 +195,126 @@ static void *kv_slot(const relay_kv_pool *pool, uint32_t layer, int keys_or_valu
     uint32_t block = rows->d_block_ids[rows->d_table_begin[sequence] + position / RELAY_BLOCK_TOKENS];
     uint64_t index = (uint64_t)layer * 2 + (uint32_t)keys_or_values;
     index = (index * pool->n_kv_heads + kv_head) * RELAY_BLOCK_TOKENS + position % RELAY_BLOCK_TOKENS;
-    return (char *)pool->d_data + block * pool->block_bytes + index * pool->head_dim * value_bytes(pool);
+    return (char *)pool->d_data + block * pool->block_bytes + index * slot_bytes(pool);
 }
 
-static float kv_load(const relay_kv_pool *pool, const void *slot, uint32_t i) {
-    return pool->type == RELAY_KV_F16 ? relay_f32_from_f16(((const uint16_t *)slot)[i]) : ((const float *)slot)[i];
+static uint16_t *tail_slot(const relay_kv_pool *pool, uint32_t layer, const relay_rows *rows, uint32_t sequence,
+                           uint32_t kv_head, uint32_t slot) {
+    char *tail = (char *)pool->d_tails + rows->d_tail[sequence] * pool->tail_bytes;
+    uint64_t index = ((uint64_t)layer * pool->n_kv_heads + kv_head) * RELAY_BLOCK_TOKENS + slot;
+    return (uint16_t *)(void *)tail + index * pool->head_dim;
+}
+
+// The pair of number i in a slot of a quantized type.
+static uint16_t *slot_pair(const relay_kv_pool *pool, void *slot, uint32_t i) {
+    return (uint16_t *)(void *)((char *)slot + pool->head_dim) + 2 * i;
+}
+
+static float kv_load(const relay_kv_pool *pool, void *slot, int keys_or_values, uint32_t i) {
+    switch (pool->type) {
+    case RELAY_KV_F32:
+        return ((const float *)slot)[i];
+    case RELAY_KV_BF16:
+        return relay_f32_from_bf16(((const uint16_t *)slot)[i]);
+    case RELAY_KV_INT8:
+    case RELAY_KV_INT4: {
+        const uint16_t *pair = slot_pair(pool, slot, keys_or_values == KEYS ? i : i / VALUE_GROUP * VALUE_GROUP);
+        return fmaf(((const uint8_t *)slot)[i], relay_f32_from_f16(pair[0]), relay_f32_from_f16(pair[1]));
+    }
+    default:
+        return relay_f32_from_f16(((const uint16_t *)slot)[i]);
+    }
 }
 
 static void kv_write(const relay_kv_pool *pool, void *slot, const float *values) {
     for (uint32_t i = 0; i < pool->head_dim; i++) {
-        if (pool->type == RELAY_KV_F16) {
-            ((uint16_t *)slot)[i] = relay_f16_from_f32(values[i]);
-        } else {
+        switch (pool->type) {
+        case RELAY_KV_F32:
             ((float *)slot)[i] = values[i];
+            break;
+        case RELAY_KV_BF16:
+            ((uint16_t *)slot)[i] = relay_bf16_from_f32(values[i]);
+            break;
+        default:
+            ((uint16_t *)slot)[i] = relay_f16_from_f32(values[i]);
         }
     }
 }
 
-static void kv_store(relay_device *d, const relay_kv_pool *pool, uint32_t layer, const float *k, const float *v,
+// The scale and minimum of numbers that lie `stride` apart.
+static void fit(const float *x, uint32_t n, uint32_t stride, float top, uint16_t *pair) {
+    float low = x[0], high = x[0];
+    for (uint32_t i = 1; i < n; i++) {
+        low = fminf(low, x[i * stride]);
+        high = fmaxf(high, x[i * stride]);
+    }
+    pair[0] = relay_f16_from_f32((high - low) / top);
+    pair[1] = relay_f16_from_f32(low);
+}
+
+static uint8_t quantize(float x, float top, const uint16_t *pair) {
+    float scale = relay_f32_from_f16(pair[0]);
+    float n = nearbyintf((x - relay_f32_from_f16(pair[1])) / (scale == 0 ? 1 : scale));
+    return (uint8_t)fminf(fmaxf(n, 0), top);
+}
+
+static void write_quantized_values(const relay_kv_pool *pool, void *slot, const float *v, float top) {
+    for (uint32_t i = 0; i < pool->head_dim; i++) {
+        uint32_t first = i / VALUE_GROUP * VALUE_GROUP;
+        uint32_t n = pool->head_dim - first < VALUE_GROUP ? pool->head_dim - first : VALUE_GROUP;
+        uint16_t *pair = slot_pair(pool, slot, first);
+        if (i == first) fit(v + first, n, 1, top, pair);
+        ((uint8_t *)slot)[i] = quantize(v[i], top, pair);
+    }
+}
+
+// keys [16][head_dim] of one head become a block's.
+static void write_quantized_keys(const relay_kv_pool *pool, char *slots, const float *keys, float top) {
+    for (uint32_t i = 0; i < pool->head_dim; i++) {
+        uint16_t pair[2];
+        fit(keys + i, RELAY_BLOCK_TOKENS, pool->head_dim, top, pair);
+        for (uint32_t s = 0; s < RELAY_BLOCK_TOKENS; s++) {
+            char *slot = slots + s * slot_bytes(pool);
+            ((uint8_t *)slot)[i] = quantize(keys[s * pool->head_dim + i], top, pair);
+            memcpy(slot_pair(pool, slot, i), pair, sizeof pair);
+        }
+    }
+}
+
+// Keys of the rows' own blocks go to own_keys, [row][kv_head][slot][head_dim], as they are at that row.
+static void store_quantized(ref_device *d, const relay_kv_pool *pool, uint32_t layer, const float *k, const float *v,
+                            const relay_rows *rows) {
+    const float top = pool->type == RELAY_KV_INT8 ? 255 : 15;
+    const uint64_t head_floats = (uint64_t)RELAY_BLOCK_TOKENS * pool->head_dim;
+    float *own = d->own_keys;
+    for (uint32_t r = 0; r < rows->n_rows; r++) {
+        uint32_t sequence = rows->d_sequence[r], position = rows->d_position[r], slot = position % RELAY_BLOCK_TOKENS;
+        for (uint32_t h = 0; h < pool->n_kv_heads; h++, k += pool->head_dim, v += pool->head_dim, own += head_floats) {
+            for (uint32_t s = 0; s < slot; s++) {
+                const uint16_t *before = tail_slot(pool, layer, rows, sequence, h, s);
+                for (uint32_t i = 0; i < pool->head_dim; i++)
+                    own[s * pool->head_dim + i] = relay_f32_from_f16(before[i]);
+            }
+            uint16_t *tail = tail_slot(pool, layer, rows, sequence, h, slot);
+            for (uint32_t i = 0; i < pool->head_dim; i++) {
+                tail[i] = relay_f16_from_f32(k[i]);
+                own[slot * pool->head_dim + i] = relay_f32_from_f16(tail[i]);
+            }
+            write_quantized_values(pool, kv_slot(pool, layer, VALUES, rows, sequence, h, position), v, top);
+            if (slot + 1 == RELAY_BLOCK_TOKENS) {
+                char *slots = kv_slot(pool, layer, KEYS, rows, sequence, h, position - slot);
+                write_quantized_keys(pool, slots, own, top);
+            }
+        }
+    }
+}
+
+static void kv_store(relay_device *device, const relay_kv_pool *pool, uint32_t layer, const float *k, const float *v,
                      const relay_rows *rows) {
+    if (is_quantized(pool)) {
+        store_quantized((ref_device *)device, pool, layer, k, v, rows);
+        return;
+    }
     for (uint32_t r = 0; r < rows->n_rows; r++) {
         for (uint32_t h = 0; h < pool->n_kv_heads; h++, k += pool->head_dim, v += pool->head_dim) {
             uint32_t sequence = rows->d_sequence[r], position = rows->d_position[r];
@@ -206,16 +332,28 @@ static void kv_copy(relay_device *d, const relay_kv_pool *pool, const relay_kv_b
     }
 }
 
+static void kv_copy_tails(relay_device *d, const relay_kv_pool *pool, const relay_kv_block_copy *copies,
+                          uint32_t n_copies) {
+    char *tails = pool->d_tails;
+    for (uint32_t i = 0; i < n_copies; i++) {
+        memcpy(tails + copies[i].to * pool->tail_bytes, tails + copies[i].from * pool->tail_bytes, pool->tail_bytes);
+    }
+}
+
 static void attend(ref_device *d, float *out, const float *q, const relay_kv_pool *pool, uint32_t layer,
                    const relay_rows *rows, uint32_t r, uint32_t kv_head, float scale) {
     uint32_t position = rows->d_position[r], sequence = rows->d_sequence[r];
     uint32_t begin = pool->window != 0 && position >= pool->window ? position - pool->window + 1 : 0;
+    const float *own = d->own_keys + ((uint64_t)r * pool->n_kv_heads + kv_head) * RELAY_BLOCK_TOKENS * pool->head_dim;
     double max = -INFINITY;
     for (uint32_t p = begin; p <= position; p++) {
-        const void *key = kv_slot(pool, layer, KEYS, rows, sequence, kv_head, p);
+        void *key = kv_slot(pool, layer, KEYS, rows, sequence, kv_head, p);
+        bool is_own = is_quantized(pool) && p / RELAY_BLOCK_TOKENS == position / RELAY_BLOCK_TOKENS;
         double sum = 0;
-        for (uint32_t i = 0; i < pool->head_dim; i++)
-            sum += (double)q[i] * kv_load(pool, key, i);
+        for (uint32_t i = 0; i < pool->head_dim; i++) {
+            sum += (double)q[i] *
+                   (is_own ? own[p % RELAY_BLOCK_TOKENS * pool->head_dim + i] : kv_load(pool, key, KEYS, i));
+        }
         d->scores[p] = sum * scale;
         if (d->scores[p] > max) max = d->scores[p];
     }
@@ -225,7 +363,7 @@ static void attend(ref_device *d, float *out, const float *q, const relay_kv_poo
     for (uint32_t i = 0; i < pool->head_dim; i++) {
         double sum = 0;
         for (uint32_t p = begin; p <= position; p++) {
-            sum += d->scores[p] * kv_load(pool, kv_slot(pool, layer, VALUES, rows, sequence, kv_head, p), i);
+            sum += d->scores[p] * kv_load(pool, kv_slot(pool, layer, VALUES, rows, sequence, kv_head, p), VALUES, i);
         }
         out[i] = (float)(sum / total);
     }
@@ -269,12 +407,14 @@ const relay_kernels relay_kernels_ref = {
     .weight_destroy = weight_destroy,
     .weight_bytes = weight_bytes,
     .kv_block_bytes = kv_block_bytes,
+    .kv_tail_bytes = kv_tail_bytes,
     .embed = embed,
     .rms_norm = rms_norm,
     .matmul = matmul,
     .rope = rope,
     .kv_store = kv_store,
     .kv_copy = kv_copy,
+    .kv_copy_tails = kv_copy_tails,
     .attention = attention,
     .silu_mul = silu_mul,
     .add = add,

@@ -42,7 +42,7 @@ static float *attend(test_cache *c, const batch *b, uint32_t n_heads) {
     float *out = relay_calloc((uint64_t)b->n_rows * n_values + 1, sizeof *out);
     fill_queries(q, b, n_values);
     out[(uint64_t)b->n_rows * n_values] = 42;
-    relay_rows rows = {b->n_rows, b->position, b->sequence, c->table_begin, c->block_ids};
+    relay_rows rows = test_cache_rows(c, b->n_rows, b->position, b->sequence);
     c->k->attention(c->d, out, q, &c->pool, 1, &rows, n_heads, 1 / sqrtf((float)c->pool.head_dim));
     assert_true(out[(uint64_t)b->n_rows * n_values] == 42);
     free(q);
@@ -192,13 +192,13 @@ static void large_scores_do_not_overflow(void **state) {
             for (uint32_t p = 0; p < LENGTH; p++) {
                 const uint32_t position[] = {p}, zero[] = {0};
                 const float key[] = {(float)(sign * (int)p), 0}, value[] = {(float)p, 1};
-                relay_rows row = {1, position, zero, cache.table_begin, cache.block_ids};
+                relay_rows row = test_cache_rows(&cache, 1, position, zero);
                 k->kv_store(d, &cache.pool, 0, key, value, &row);
             }
             const uint32_t position[] = {LENGTH - 1}, zero[] = {0};
             const float q[] = {1, 0};
             float out[HEAD_DIM];
-            relay_rows row = {1, position, zero, cache.table_begin, cache.block_ids};
+            relay_rows row = test_cache_rows(&cache, 1, position, zero);
             k->attention(d, out, q, &cache.pool, 0, &row, 1, 1);
             // The weights fall by e from one position to the next: the mean distance from the largest is 1 / (e - 1).
             double expected = sign > 0 ? LENGTH - 1 - 1 / (exp(1) - 1) : 1 / (exp(1) - 1);
@@ -214,7 +214,7 @@ static void large_scores_do_not_overflow(void **state) {
 static void a_row_does_not_see_what_comes_after_it(void **state) {
     FOR_EACH_BACKEND(k) {
         relay_device *d = test_device(k, 1);
-        for (uint32_t type = RELAY_KV_F16; type <= RELAY_KV_F32; type++) {
+        for (uint32_t type = RELAY_KV_F16; type <= RELAY_KV_BF16; type++) {
             const test_cache_shape shape = {2, 1, 16, 0, type, 1, {40}};
             test_cache cache;
             test_cache_init(&cache, k, d, &shape, 3);
@@ -226,7 +226,7 @@ static void a_row_does_not_see_what_comes_after_it(void **state) {
             for (uint32_t i = 0; i < 16; i++)
                 bad[i] = i % 2 == 0 ? NAN : 1e30f; // infinite as a half
             const uint32_t position[] = {35}, sequence[] = {0};
-            relay_rows row = {1, position, sequence, cache.table_begin, cache.block_ids};
+            relay_rows row = test_cache_rows(&cache, 1, position, sequence);
             k->kv_store(d, &cache.pool, 1, bad, bad, &row);
             float *after = attend(&cache, &b, 4);
             assert_same_bits(after, before, 5 * 4 * 16, k->name);
@@ -274,7 +274,7 @@ static void layers_and_heads_are_kept_apart(void **state) {
         for (uint32_t i = 0; i < 20; i++)
             ones[i] = 1;
         const uint32_t zero[] = {0};
-        relay_rows row = {1, zero, zero, cache.table_begin, cache.block_ids};
+        relay_rows row = test_cache_rows(&cache, 1, zero, zero);
         k->kv_store(d, &cache.pool, 1, ones, ones, &row);
         for (uint64_t i = 0; i < layer_bytes; i++) {
             assert_int_equal((uint8_t)block[i], 0xFF);
@@ -288,7 +288,7 @@ static void layers_and_heads_are_kept_apart(void **state) {
 static void a_copied_block_is_read_as_the_one_it_was_copied_from(void **state) {
     FOR_EACH_BACKEND(k) {
         relay_device *d = test_device(k, 2);
-        for (uint32_t type = RELAY_KV_F16; type <= RELAY_KV_F32; type++) {
+        for (uint32_t type = RELAY_KV_F16; type <= RELAY_KV_BF16; type++) {
             const test_cache_shape shape = {2, 2, 16, 0, type, 1, {40}};
             test_cache cache;
             test_cache_init(&cache, k, d, &shape, 3);

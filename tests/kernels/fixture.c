@@ -141,6 +141,14 @@ void test_cache_init(test_cache *c, const relay_kernels *k, relay_device *d, con
     const uint64_t bytes = c->pool.n_blocks * c->pool.block_bytes;
     c->pool.d_data = k->alloc(d, bytes);
     memset(c->pool.d_data, 0xFF, bytes);
+    c->pool.tail_bytes = k->kv_tail_bytes(&c->pool);
+    c->pool.n_tails = TEST_MAX_SEQUENCES;
+    if (c->pool.tail_bytes != 0) {
+        c->pool.d_tails = k->alloc(d, c->pool.n_tails * c->pool.tail_bytes);
+        memset(c->pool.d_tails, 0xFF, c->pool.n_tails * c->pool.tail_bytes);
+    }
+    for (uint32_t i = 0; i < TEST_MAX_SEQUENCES; i++)
+        c->tails[i] = i;
     for (uint32_t i = 0; i < TEST_MAX_BLOCKS; i++)
         c->block_ids[i] = i;
     test_rng r = {placement};
@@ -159,6 +167,25 @@ void test_cache_init(test_cache *c, const relay_kernels *k, relay_device *d, con
 
 void test_cache_fini(test_cache *c) {
     c->k->free(c->d, c->pool.d_data, c->pool.n_blocks * c->pool.block_bytes);
+    if (c->pool.d_tails != NULL) c->k->free(c->d, c->pool.d_tails, c->pool.n_tails * c->pool.tail_bytes);
+}
+
+relay_rows test_cache_rows(const test_cache *c, uint32_t n_rows, const uint32_t *position, const uint32_t *sequence) {
+    return (relay_rows){.n_rows = n_rows,
+                        .d_position = position,
+                        .d_sequence = sequence,
+                        .d_table_begin = c->table_begin,
+                        .d_block_ids = c->block_ids,
+                        .d_tail = c->tails};
+}
+
+void test_cache_numbers(const test_cache *c, uint32_t sequence, uint32_t layer, uint32_t position, float *key,
+                        float *value) {
+    test_rng r = {((uint64_t)sequence << 40) + ((uint64_t)layer << 32) + position};
+    for (uint32_t j = 0; j < c->pool.n_kv_heads * c->pool.head_dim; j++) {
+        key[j] = test_normal(&r);
+        value[j] = test_normal(&r);
+    }
 }
 
 void test_cache_fill(test_cache *c, uint32_t sequence, uint32_t first, uint32_t last, uint32_t chunk) {
@@ -170,15 +197,11 @@ void test_cache_fill(test_cache *c, uint32_t sequence, uint32_t first, uint32_t 
         for (uint32_t p = first; p < last; p += chunk) {
             uint32_t n = last - p < chunk ? last - p : chunk;
             for (uint32_t i = 0; i < n; i++) {
-                test_rng r = {((uint64_t)sequence << 40) + ((uint64_t)layer << 32) + p + i};
                 position[i] = p + i;
                 sequences[i] = sequence;
-                for (uint32_t j = 0; j < row_values; j++) {
-                    keys[i * row_values + j] = test_normal(&r);
-                    values[i * row_values + j] = test_normal(&r);
-                }
+                test_cache_numbers(c, sequence, layer, p + i, keys + i * row_values, values + i * row_values);
             }
-            relay_rows rows = {n, position, sequences, c->table_begin, c->block_ids};
+            relay_rows rows = test_cache_rows(c, n, position, sequences);
             c->k->kv_store(c->d, &c->pool, layer, keys, values, &rows);
         }
     }

@@ -52,12 +52,18 @@ typedef struct test_cache {
     relay_kv_pool pool;
     uint32_t table_begin[TEST_MAX_SEQUENCES];
     uint32_t block_ids[TEST_MAX_BLOCKS];
+    uint32_t tails[TEST_MAX_SEQUENCES]; // tail i is sequence i's
 } test_cache;
 
 // Blocks in an order shuffled by `placement`, all bytes 0xFF (NaN as numbers) before anything is stored.
 void test_cache_init(test_cache *c, const relay_kernels *k, relay_device *d, const test_cache_shape *shape,
                      uint64_t placement);
 void test_cache_fini(test_cache *c);
+// What the cache's rows are.
+relay_rows test_cache_rows(const test_cache *c, uint32_t n_rows, const uint32_t *position, const uint32_t *sequence);
+// The key and the value, [n_kv_heads, head_dim] each, that test_cache_fill() stores for a position.
+void test_cache_numbers(const test_cache *c, uint32_t sequence, uint32_t layer, uint32_t position, float *key,
+                        float *value);
 // Stores key and value of positions [first, last) of a sequence in every layer: numbers that depend on sequence, layer,
 // position, head and dimension alone. In calls of at most `chunk` rows.
 void test_cache_fill(test_cache *c, uint32_t sequence, uint32_t first, uint32_t last, uint32_t chunk);

@@ -94,7 +94,7 @@ static void operations_do_not_allocate(void **state) {
 
         uint32_t before = n_allocations;
         for (uint32_t n = ROWS; n > 0; n /= 8) {
-            relay_rows rows = {n, positions, sequences, cache.table_begin, cache.block_ids};
+            relay_rows rows = test_cache_rows(&cache, n, positions, sequences);
             relay_matmul_job jobs[] = {{wq, NULL, out}, {wf, NULL, out}};
             k->embed(d, out, wq, ids, n);
             k->rms_norm(d, out, x, y, n, N_IN, 1e-5f);

@@ -104,10 +104,10 @@ static void attention_weighs_values_by_the_softmax_of_scores(void **state) {
         values[p][1] = 1;
     }
     const uint32_t table_begin[] = {1}, block_ids[] = {99, 2, 0};
-    relay_rows rows = {20, position, sequence, table_begin, block_ids};
+    relay_rows rows = {20, position, sequence, table_begin, block_ids, NULL};
     k->kv_store(d, &pool, 1, &keys[0][0], &values[0][0], &rows);
 
-    rows = (relay_rows){1, position + 19, sequence, table_begin, block_ids};
+    rows = (relay_rows){1, position + 19, sequence, table_begin, block_ids, NULL};
     const float q[] = {0, 5, 2, 0};
     float out[4];
     k->attention(d, out, q, &pool, 1, &rows, 2, 0.5f);
@@ -127,7 +127,7 @@ static void f16_caches_round_to_half(void **state) {
     pool.block_bytes = k->kv_block_bytes(&pool);
     pool.d_data = k->alloc(d, pool.block_bytes);
     const uint32_t zero[] = {0};
-    relay_rows rows = {1, zero, zero, zero, zero};
+    relay_rows rows = {1, zero, zero, zero, zero, NULL};
     k->kv_store(d, &pool, 0, (const float[]){1, 1}, (const float[]){0.1f, 1000.3f}, &rows);
     float out[2];
     k->attention(d, out, (const float[]){1, 1}, &pool, 0, &rows, 1, 1);
