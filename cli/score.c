@@ -224,7 +224,7 @@ static int open_model(score_command *c) {
     if (exit_code != RELAY_EXIT_OK) return exit_code;
     if (!is_local) return relay_cli_connect(&c->client, c->common.server);
     relay_err e = {0};
-    relay_kv_type type = strcmp(c->kv_type, "f32") == 0 ? RELAY_KV_F32 : RELAY_KV_F16;
+    relay_kv_type type = relay_kv_type_of(c->kv_type);
     relay_code code =
         relay_scorer_load(&c->scorer, c->common.model, type, c->text_file[0] != 0 ? (uint32_t)c->context : 0, &e);
     return code == RELAY_OK ? RELAY_EXIT_OK : relay_cli_error(code, &e);

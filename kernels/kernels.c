@@ -28,9 +28,17 @@ const relay_kernels *const *relay_kernels_available(uint32_t *count) {
     return available;
 }
 
+static const char *const kv_type_names[RELAY_KV_N_TYPES] = {"f16", "f32", "bf16", "int8", "int4"};
+
 const char *relay_kv_type_name(relay_kv_type type) {
-    static const char *const names[RELAY_KV_N_TYPES] = {"f16", "f32", "bf16", "int8", "int4"};
-    return names[type];
+    return kv_type_names[type];
+}
+
+relay_kv_type relay_kv_type_of(const char *name) {
+    for (uint32_t t = 0; t < RELAY_KV_N_TYPES; t++) {
+        if (strcmp(name, kv_type_names[t]) == 0) return t;
+    }
+    return RELAY_KV_F16;
 }
 
 relay_code relay_kernels_choose(const relay_kernels **out, const char *name, relay_err *e) {

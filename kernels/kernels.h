@@ -44,6 +44,9 @@ typedef enum relay_kv_type {
 
 // "f16", "f32", "bf16", "int8", "int4".
 const char *relay_kv_type_name(relay_kv_type type);
+// F16 for a name that is none of them.
+relay_kv_type relay_kv_type_of(const char *name);
+#define RELAY_KV_TYPE_NAMES "f16|f32|bf16|int8|int4" // the choices of a flag
 
 // A pool of KV blocks for the layers of one KV group. A block holds RELAY_BLOCK_TOKENS positions of all the group's
 // layers; how keys and values lie inside one is the backend's affair, but a block is contiguous, so that memory is

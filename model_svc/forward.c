@@ -134,6 +134,13 @@ static void check_step(const relay_forward *d, const relay_step *s) {
             RELAY_ASSERT(c->from < d->o.pools[g].n_blocks && c->to < d->o.pools[g].n_blocks);
         }
     }
+    const uint32_t n_tails = d->o.pools[0].n_tails;
+    for (uint32_t i = 0; i < s->n_sequences; i++)
+        RELAY_ASSERT(relay_step_tails(s)[i] < n_tails);
+    for (uint32_t i = 0; i < s->n_tail_copies; i++) {
+        const relay_kv_block_copy *c = &relay_step_tail_copies(s)[i];
+        RELAY_ASSERT(c->from < n_tails && c->to < n_tails);
+    }
     for (uint32_t i = 0; i < s->n_samples; i++) {
         RELAY_ASSERT(relay_step_sample_rows(s)[i] < s->n_rows);
     }
@@ -165,6 +172,7 @@ static void upload_step(relay_forward *d, const relay_step *s) {
             .d_sequence = sequence,
             .d_table_begin = upload(d, s, s->off_table_begin[g], s->n_sequences, sizeof(uint32_t)),
             .d_block_ids = upload(d, s, s->off_block_ids[g], s->n_block_ids[g], sizeof(uint32_t)),
+            .d_tail = upload(d, s, s->off_tails, s->n_sequences, sizeof(uint32_t)),
         };
     }
     d->n_rows = s->n_rows;
@@ -249,8 +257,14 @@ void relay_forward_submit(relay_forward *d, const relay_step *s) {
     if (d->n_rows == 0) return;
 
     for (uint32_t g = 0; g < d->o.n_groups; g++) {
+        const relay_kv_pool *pool = &d->o.pools[g];
+        if (s->n_tail_copies > 0 && pool->tail_bytes > 0) {
+            v->k->kv_copy_tails(v, pool,
+                                upload(d, s, s->off_tail_copies, s->n_tail_copies, sizeof(relay_kv_block_copy)),
+                                s->n_tail_copies);
+        }
         if (s->n_copies[g] == 0) continue;
-        v->k->kv_copy(v, &d->o.pools[g], upload(d, s, s->off_copies[g], s->n_copies[g], sizeof(relay_kv_block_copy)),
+        v->k->kv_copy(v, pool, upload(d, s, s->off_copies[g], s->n_copies[g], sizeof(relay_kv_block_copy)),
                       s->n_copies[g]);
     }
     v->k->embed(v, d->d_x, d->o.weights->embedding.w, upload(d, s, s->off_token_ids, s->n_rows, sizeof(uint32_t)),

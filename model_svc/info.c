@@ -63,7 +63,7 @@ void relay_model_info_message(relay_serving *v) {
     if (relay_vocab_bos(v->vocab, &bos)) RELAY_SET(m, bos_token_id, bos);
     m->default_sampling = sampling;
     RELAY_SET(m, weight_format, relay_message_text(info->weight_format));
-    RELAY_SET(m, kv_format, relay_message_text(info->kv_type == RELAY_KV_F16 ? "f16" : "f32"));
+    RELAY_SET(m, kv_format, relay_message_text(relay_kv_type_name(info->kv_type)));
     RELAY_SET(m, backend, relay_message_text(v->backend));
     RELAY_SET(m, build, relay_message_text(RELAY_VERSION));
     RELAY_SET(m, block_tokens, RELAY_BLOCK_TOKENS);

@@ -86,7 +86,7 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
     relay_model_opts model_opts = {
         .kernels = kernels,
         .n_threads = (uint32_t)s->threads,
-        .kv_type = strcmp(s->kv_type, "f32") == 0 ? RELAY_KV_F32 : RELAY_KV_F16,
+        .kv_type = relay_kv_type_of(s->kv_type),
         .kv_bytes = s->kv_memory,
         .max_context = (uint32_t)s->max_context,
         .max_rows = (uint32_t)s->token_budget,

@@ -78,15 +78,22 @@ static relay_code size_pools(relay_model *m, const relay_kernels *k, const relay
                           m->shape.context);
     }
     uint64_t bytes = o->kv_bytes ? o->kv_bytes : DEFAULT_KV_BYTES, bytes_of_all = 0; // of one block in every group
+    uint64_t bytes_of_tails = 0;
     for (uint32_t g = 0; g < m->n_groups; g++) {
-        m->pools[g].block_bytes = k->kv_block_bytes(&m->pools[g]);
-        bytes_of_all += m->pools[g].block_bytes;
+        relay_kv_pool *p = &m->pools[g];
+        p->block_bytes = k->kv_block_bytes(p);
+        p->tail_bytes = k->kv_tail_bytes(p);
+        p->n_tails = o->max_sequences;
+        bytes_of_all += p->block_bytes;
+        bytes_of_tails += p->tail_bytes * p->n_tails;
     }
-    if (bytes < bytes_of_all) {
+    if (bytes < bytes_of_tails + bytes_of_all) {
         return relay_fail(e, RELAY_OUT_OF_RANGE,
-                          "--kv-memory is %" PRIu64 " bytes; one block of %d positions takes %" PRIu64, o->kv_bytes,
-                          RELAY_BLOCK_TOKENS, bytes_of_all);
+                          "--kv-memory is %" PRIu64 " bytes; one block of %d positions takes %" PRIu64
+                          ", and what %u sequences keep beside their blocks %" PRIu64,
+                          bytes, RELAY_BLOCK_TOKENS, bytes_of_all, o->max_sequences, bytes_of_tails);
     }
+    bytes -= bytes_of_tails;
     uint64_t even = bytes / bytes_of_all, bytes_of_rest = bytes_of_all;
     for (uint32_t g = 0; g < m->n_groups; g++) {
         relay_kv_pool *p = &m->pools[g];
@@ -116,6 +123,7 @@ static void create_pools(relay_model *m) {
     for (uint32_t g = 0; g < m->n_groups; g++) {
         relay_kv_pool *p = &m->pools[g];
         p->d_data = m->device->k->alloc(m->device, p->block_bytes * p->n_blocks);
+        if (p->tail_bytes != 0) p->d_tails = m->device->k->alloc(m->device, p->tail_bytes * p->n_tails);
     }
 }
 
@@ -224,7 +232,7 @@ static void make_numerics_id(relay_model *m, const relay_model_opts *o) {
     char build[17];
     relay_build_id(build, sizeof build);
     snprintf(m->info.numerics_id, sizeof m->info.numerics_id, "build=%s libc=%s kernels=%s kv=%s%s", build,
-             gnu_get_libc_version(), m->device->k->numerics, o->kv_type == RELAY_KV_F16 ? "f16" : "f32",
+             gnu_get_libc_version(), m->device->k->numerics, relay_kv_type_name(o->kv_type),
              o->weights_as_f32 ? " weights=f32" : "");
 }
 
@@ -237,7 +245,7 @@ static void describe_model(relay_model *m, const relay_model_opts *o) {
     for (uint32_t g = 0; g < m->n_groups; g++) {
         const relay_kv_pool *p = &m->pools[g];
         i->groups[g] = (relay_kv_group){.block_bytes = p->block_bytes, .n_blocks = p->n_blocks, .window = p->window};
-        i->kv_bytes += p->block_bytes * p->n_blocks;
+        i->kv_bytes += p->block_bytes * p->n_blocks + p->tail_bytes * p->n_tails;
     }
     i->weight_bytes = m->weights->bytes;
     memcpy(i->weights_fingerprint, m->weights->fingerprint, sizeof i->weights_fingerprint);
@@ -286,6 +294,7 @@ void relay_model_destroy(relay_model *m) {
     for (uint32_t g = 0; g < m->n_groups; g++) {
         relay_kv_pool *p = &m->pools[g];
         if (p->d_data) m->device->k->free(m->device, p->d_data, p->block_bytes * p->n_blocks);
+        if (p->d_tails) m->device->k->free(m->device, p->d_tails, p->tail_bytes * p->n_tails);
     }
     relay_weights_destroy(m->weights);
     if (m->device) m->device->k->device_destroy(m->device);

@@ -91,6 +91,7 @@ relay_scheduler *relay_scheduler_create(const relay_scheduler_opts *o) {
     }
     s->batch = relay_calloc(o->max_running, sizeof(relay_sequence *));
     s->sampled = relay_calloc(o->max_running + RELAY_MAX_SCORED_ROWS, sizeof(relay_sequence *));
+    s->tail_copies = relay_calloc(2ULL * o->max_running, sizeof *s->tail_copies);
     s->next_expiry = RELAY_NEVER_US;
     return s;
 }
@@ -109,6 +110,7 @@ void relay_scheduler_destroy(relay_scheduler *s) {
     free(s->answers);
     free(s->batch);
     free(s->sampled);
+    free(s->tail_copies);
     free(s);
 }
 
@@ -124,6 +126,7 @@ relay_step_limits relay_scheduler_step_limits(const relay_scheduler *s) {
         .max_samples = s->opts.max_running + RELAY_MAX_SCORED_ROWS,
         .max_block_ids = (uint32_t)max_tables,
         .max_copies = s->opts.max_running,
+        .max_tail_copies = 2 * s->opts.max_running,
         .n_groups = s->opts.n_groups,
         .n_resident_counts = max_ids,
         .max_count_updates = (uint32_t)max_ids,

@@ -174,6 +174,10 @@ void relay_scheduler_share(relay_scheduler *s, const relay_sequence *from, relay
     }
     if (from->entry != RELAY_NO_ENTRY) relay_prefix_index_use(s->index, from->entry);
     to->entry = from->entry;
+    // Before `from` writes on: in the next step, whoever is in it.
+    RELAY_ASSERT(s->n_tail_copies < 2 * s->opts.max_running);
+    s->tail_copies[s->n_tail_copies++] =
+        (relay_kv_block_copy){(uint32_t)(from->lane - s->lanes), (uint32_t)(to->lane - s->lanes)};
 }
 
 static void store_full_blocks(relay_scheduler *s, relay_sequence *q) {

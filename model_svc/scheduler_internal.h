@@ -41,10 +41,12 @@ struct relay_scheduler {
     relay_pace pace;
     // Of the step that is made or computed:
     relay_mono_us began_at;
-    relay_sequence **batch;   // [max_running] in the order of the step's sequences
-    relay_sequence **sampled; // [max_running] in the order of the step's samples
-    uint32_t budget;          // rows left
-    uint32_t score_budget;    // of them scored
+    relay_sequence **batch;           // [max_running] in the order of the step's sequences
+    relay_sequence **sampled;         // [max_running] in the order of the step's samples
+    relay_kv_block_copy *tail_copies; // [2 * max_running] of the next step
+    uint32_t n_tail_copies;
+    uint32_t budget;       // rows left
+    uint32_t score_budget; // of them scored
 };
 
 static inline uint32_t relay_min_u32(uint32_t a, uint32_t b) {

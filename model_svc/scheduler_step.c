@@ -41,6 +41,7 @@ static void put_rows(relay_scheduler *s, relay_step *step, relay_sequence *q, re
     uint32_t index = step->n_sequences++;
     const bool scores = relay_sequence_scores(q);
     s->batch[index] = q;
+    relay_step_tails(step)[index] = (uint32_t)(q->lane - s->lanes);
     for (uint32_t i = 0; i < q->n_scheduled; i++) {
         uint32_t row = step->n_rows++;
         relay_step_token_ids(step)[row] = relay_sequence_token(q, q->n_computed + i);
@@ -75,6 +76,9 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
         if (q->n_scheduled > 0) put_rows(s, step, q, now);
     }
     if (step->n_rows == 0) return false;
+    memcpy(relay_step_tail_copies(step), s->tail_copies, s->n_tail_copies * sizeof *s->tail_copies);
+    step->n_tail_copies = s->n_tail_copies;
+    s->n_tail_copies = 0;
     step->number = ++s->step;
     s->began_at = now;
     return true;

@@ -75,6 +75,7 @@ static void fill_step(relay_step *step, const uint32_t *ids, uint32_t n, uint32_
                       uint32_t n_top) {
     relay_step_clear(step);
     step->n_sequences = 1;
+    relay_step_tails(step)[0] = 0;
     step->number++;
     for (uint32_t g = 0; g < step->limits.n_groups; g++) {
         relay_step_table_begin(step, g)[0] = 0;

@@ -52,7 +52,7 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
         {"kernels", RELAY_CONFIG_STRING, &s->kernels, .metavar = "NAME",
          .help = "kernels to compute with; empty: the fastest that this processor runs"},
         {"kv-type", RELAY_CONFIG_STRING, &s->kv_type, .metavar = "TYPE", .help = "how keys and values are kept",
-         .choices = "f16|f32"},
+         .choices = RELAY_KV_TYPE_NAMES},
         {"kv-memory", RELAY_CONFIG_BYTES, &s->kv_memory, .metavar = "BYTES",
          .help = "memory for keys and values; 0: 1 GiB, or less where the context needs less"},
         {"max-context", RELAY_CONFIG_INT, &s->max_context, 0, 1 << 24, "TOKENS",

@@ -29,6 +29,8 @@ relay_step *relay_step_create(const relay_step_limits *l) {
         layout.off_block_ids[g] = place(&end, l->max_block_ids, sizeof(uint32_t));
         layout.off_copies[g] = place(&end, l->max_copies, sizeof(relay_kv_block_copy));
     }
+    layout.off_tails = place(&end, l->max_sequences, sizeof(uint32_t));
+    layout.off_tail_copies = place(&end, l->max_tail_copies, sizeof(relay_kv_block_copy));
     layout.off_sample_rows = place(&end, l->max_samples, sizeof(uint32_t));
     layout.off_sample_params = place(&end, l->max_samples, sizeof(relay_sample_params));
     layout.off_count_updates = place(&end, l->max_count_updates, sizeof(relay_count_update));
@@ -53,6 +55,7 @@ void relay_step_clear(relay_step *s) {
     s->n_samples = 0;
     memset(s->n_block_ids, 0, sizeof s->n_block_ids);
     memset(s->n_copies, 0, sizeof s->n_copies);
+    s->n_tail_copies = 0;
     s->n_count_updates = 0;
     s->n_biases = 0;
     s->n_masked = 0;

@@ -21,6 +21,7 @@ typedef struct relay_step_limits {
     uint32_t max_samples;       // rows to sample
     uint32_t max_block_ids;     // over all sequences, of one KV group
     uint32_t max_copies;        // blocks to copy, of one KV group
+    uint32_t max_tail_copies;   // tails to copy
     uint32_t n_groups;          // KV groups, 1..RELAY_MAX_KV_GROUPS
     uint64_t n_resident_counts; // token counts that the model keeps from step to step
     uint32_t max_count_updates; // of these that one step changes
@@ -39,6 +40,7 @@ typedef struct relay_step {
     uint32_t n_samples;
     uint32_t n_block_ids[RELAY_MAX_KV_GROUPS];
     uint32_t n_copies[RELAY_MAX_KV_GROUPS];
+    uint32_t n_tail_copies;
     uint32_t n_count_updates;
     uint32_t n_biases;
     uint32_t n_masked;
@@ -51,6 +53,8 @@ typedef struct relay_step {
     uint64_t off_table_begin[RELAY_MAX_KV_GROUPS]; // uint32_t [n_sequences]
     uint64_t off_block_ids[RELAY_MAX_KV_GROUPS];   // uint32_t [n_block_ids]
     uint64_t off_copies[RELAY_MAX_KV_GROUPS];      // relay_kv_block_copy [n_copies], done before anything is stored
+    uint64_t off_tails;                            // uint32_t [n_sequences]: which tail of every pool is the sequence's
+    uint64_t off_tail_copies;   // relay_kv_block_copy [n_tail_copies], one after the other, before anything is stored
     uint64_t off_sample_rows;   // uint32_t [n_samples]: which rows are sampled, ascending; one may be
                                 // sampled several times
     uint64_t off_sample_params; // relay_sample_params [n_samples]
@@ -78,6 +82,8 @@ static inline uint32_t relay_mask_words(uint32_t n_vocab) {
 RELAY_STEP_ARRAY(token_ids, uint32_t, off_token_ids)
 RELAY_STEP_ARRAY(positions, uint32_t, off_positions)
 RELAY_STEP_ARRAY(row_sequence, uint32_t, off_row_sequence)
+RELAY_STEP_ARRAY(tails, uint32_t, off_tails)
+RELAY_STEP_ARRAY(tail_copies, relay_kv_block_copy, off_tail_copies)
 RELAY_STEP_ARRAY(sample_rows, uint32_t, off_sample_rows)
 RELAY_STEP_ARRAY(sample_params, relay_sample_params, off_sample_params)
 RELAY_STEP_ARRAY(count_updates, relay_count_update, off_count_updates)

@@ -27,6 +27,7 @@ void model_driver_fini(model_driver *d) {
 static void add_sequence(relay_step *step, const driven_sequence *s, uint32_t n_rows) {
     uint32_t index = step->n_sequences++;
     uint32_t end = s->n_done + n_rows;
+    relay_step_tails(step)[index] = s->tail;
     for (uint32_t g = 0; g < step->limits.n_groups; g++) {
         relay_step_table_begin(step, g)[index] = step->n_block_ids[g];
         for (uint32_t b = 0; b * RELAY_BLOCK_TOKENS < end; b++) {

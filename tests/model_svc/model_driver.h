@@ -18,6 +18,7 @@ typedef struct driven_sequence {
     const uint32_t *ids;
     uint32_t n_ids;
     uint32_t n_done;        // how many of them the cache holds
+    uint32_t tail;          // its place among sequences that are computed at the same time
     const uint32_t *blocks; // block of positions [16 i, 16 i + 16), for all of n_ids
     // Called for every row that a step has computed, in the order of positions. Without it only the last of the
     // sequence's rows in a step is sampled.

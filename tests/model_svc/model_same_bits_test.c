@@ -94,7 +94,7 @@ static trace run_among_others(relay_model *m, uint32_t n_ids) {
         for (uint32_t b = 0; b < BLOCKS_EACH; b++) {
             blocks[i][b] = (i * BLOCKS_EACH + b) * 37 % N_BLOCKS; // 37 and N_BLOCKS have no common divisor
         }
-        s[i] = (driven_sequence){.ids = ids[i], .n_ids = n_ids, .blocks = blocks[i]};
+        s[i] = (driven_sequence){.ids = ids[i], .n_ids = n_ids, .tail = i, .blocks = blocks[i]};
     }
     s[LOOKED_AT].on_logits = hash_row;
     s[LOOKED_AT].arg = &t;
@@ -119,7 +119,7 @@ static void check_file(const relay_gguf *g, uint32_t n_ids, bool with_ref) {
     for (uint32_t b = 0; b < n_backends; b++) {
         const char *name = backends[b]->name;
         if (!(with_ref && !IS_SLOW) && strcmp(name, "ref") == 0) continue;
-        for (relay_kv_type kv = RELAY_KV_F16; kv <= RELAY_KV_F32; kv++) {
+        for (relay_kv_type kv = RELAY_KV_F16; kv < RELAY_KV_N_TYPES; kv++) {
             relay_model *m = load(g, backends[b], kv, 1);
             trace whole = run_alone(m, n_ids, n_ids), other;
             static const uint32_t chunks[] = {1, 7, 64};
