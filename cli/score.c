@@ -258,7 +258,7 @@ int relay_cli_score(int argc, char **argv) {
          .value = &c.kv_type,
          .metavar = "TYPE",
          .help = "how keys and values are kept, in this process",
-         .choices = "f16|f32"},
+         .choices = RELAY_KV_TYPE_NAMES},
         {.name = "jsonl",
          .kind = RELAY_CONFIG_BOOL,
          .value = &c.as_lines,

@@ -1,6 +1,6 @@
 // Relay's side of decode_bench: runs the model alone, without service or engine.
 //
-//   relay_decode MODEL THREADS
+//   relay_decode MODEL THREADS [KV_TYPE]
 //
 // Reads commands, one a line, and answers each with a line of numbers:
 //   prompt N   a fresh sequence of N ids in one step            tokens a second, and a second of processor time
@@ -67,10 +67,10 @@ int main(int argc, char **argv) {
     relay_err e = {0};
     relay_gguf *g;
     relay_model *m;
-    if (argc != 3) return 2;
+    if (argc != 3 && argc != 4) return 2;
     relay_model_opts opts = {
         .n_threads = (uint32_t)atoi(argv[2]),
-        .kv_type = RELAY_KV_F16,
+        .kv_type = relay_kv_type_of(argc == 4 ? argv[3] : "f16"),
         .max_context = MAX_CONTEXT,
         .max_rows = MAX_ROWS,
         .max_sequences = 1,

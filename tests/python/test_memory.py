@@ -56,7 +56,7 @@ def test_no_growth_over_many_requests(stubs):
     assert model.stop() == 0
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("kv_type", ["f16", "f32", "int4"])
 def test_resident_size_is_weights_and_touched_blocks_and_little_else(stubs, kv_type):
     from relay.v1 import model_pb2, model_pb2_grpc
     model = start_model(SMOLLM2, "--kv-type", kv_type)
