@@ -71,6 +71,7 @@ bool relay_chunker_init(relay_chunker *c, const relay_tokenizer_spec *spec) {
         c->minds_neighbours |= n->kind == RELAY_NORMALIZE_PRECOMPILED;
     }
     c->kinds[' '] = c->kinds['\n'] = BLANK;
+    c->has_only_blanks = !is_bert;
     if (!is_bert) return true;
     for (int b = 0x21; b < 0x7F; b++) {
         bool is_alphanumeric = (b >= '0' && b <= '9') || (b >= 'A' && b <= 'Z') || (b >= 'a' && b <= 'z');
@@ -103,6 +104,21 @@ static bool char_keeps_to_itself(const char *s) {
     return keeps_to_itself(relay_utf8_valid_at(s, &n));
 }
 
+// The lowest set bit is that of the first zero byte (Warren, Hacker's Delight); behind it others may be wrong.
+static uint64_t zero_bytes(uint64_t v) {
+    return (v - 0x0101010101010101u) & ~v & 0x8080808080808080u;
+}
+
+// The first blank at or behind `at`; or, of the last bytes, the first that was not looked at.
+static size_t next_blank(const char *s, size_t len, size_t at) {
+    for (uint64_t v; at + sizeof v <= len; at += sizeof v) {
+        memcpy(&v, s + at, sizeof v);
+        uint64_t blanks = zero_bytes(v ^ 0x2020202020202020u) | zero_bytes(v ^ 0x0A0A0A0A0A0A0A0Au);
+        if (blanks != 0) return at + (size_t)__builtin_ctzll(blanks) / 8;
+    }
+    return at;
+}
+
 // Whether the blank at s[i] is a border: it stands by itself whatever is beside it.
 static bool is_border(const relay_chunker *c, const char *s, size_t len, size_t i) {
     if (!c->minds_neighbours) return true;
@@ -131,6 +147,8 @@ bool relay_chunker_next(const relay_chunker *c, const char *s, size_t len, size_
         return true;
     }
     for (at++; at < len; at++) {
+        if (c->has_only_blanks) at = next_blank(s, len, at);
+        if (at == len) break;
         uint8_t kind = c->kinds[(uint8_t)s[at]];
         if (kind == INSIDE) continue;
         if (kind == ALONE || (kind == HAN_LEAD && is_han(s + at)) || (kind == BLANK && is_border(c, s, len, at))) break;

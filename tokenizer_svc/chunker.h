@@ -15,6 +15,7 @@
 
 typedef struct relay_chunker {
     bool minds_neighbours; // a blank is no border where it may form one character with what stands beside it
+    bool has_only_blanks;  // chunks end at blanks alone
     uint8_t kinds[256];    // RELAY_CHUNK_*, by the first byte of a character
 } relay_chunker;
 

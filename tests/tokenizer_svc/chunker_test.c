@@ -48,6 +48,7 @@ static void blanks_are_between_chunks(void **state) {
     assert_chunks(&spec, "", "");
     assert_chunks(&spec, " \n ", "");
     assert_chunks(&spec, "  one two,\nthree ", "one|two,|three|");
+    assert_chunks(&spec, "abcdefgh ijklmnopqrstu\nv !\"#*+ abcdefghi", "abcdefgh|ijklmnopqrstu|v|!\"#*+|abcdefghi|");
     assert_chunks(&spec, "\xD0\xB4\xD0\xB0 \xD0\xBD\xD0\xB5\xD1\x82 \xE4\xB8\xAD",
                   "\xD0\xB4\xD0\xB0|\xD0\xBD\xD0\xB5\xD1\x82|\xE4\xB8\xAD|");
 }
