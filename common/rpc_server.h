@@ -82,6 +82,9 @@ uint16_t relay_rpc_server_port(const relay_rpc_server *s);
 // Refuses new connections and calls, waits up to `grace_us` for running calls, then cancels what is left, and waits
 // until every call is destroyed and the thread is joined. Blocks; call once, from a thread that is no queue thread. A
 // second thread may call relay_rpc_server_hurry to end the wait.
+//
+// A call that arrives in the instant in which the C core (1.51) shuts down may be left in a list of its own: it has no
+// answer until its deadline or the end of the wait, and no handler ever sees it. Clients need deadlines anyway.
 void relay_rpc_server_drain(relay_rpc_server *s, relay_mono_us grace_us);
 void relay_rpc_server_hurry(relay_rpc_server *s);
 // After _drain, or when never started.
