@@ -49,7 +49,8 @@ typedef struct property {
     const char *as_pcre2; // what stands between the braces
 } property;
 
-// Those of which Unicode 14 and 16 hold the same characters, or whose newer ones have stand-ins among them.
+// Those of which Unicode 14 and 16 hold the same characters, or whose newer ones have stand-ins among them
+// (tests/oracle/scripts_oracle.py). Of Arabic, Cyrillic, Devanagari, Myanmar and others some have none.
 static const property properties[] = {
     {"letter", "L"},
     {"mark", "M"},
@@ -70,6 +71,32 @@ static const property properties[] = {
     {"tamil", "sc:Tamil"},
     {"khmer", "sc:Khmer"},
     {"bopomofo", "sc:Bopomofo"},
+    {"latin", "sc:Latin"},
+    {"georgian", "sc:Georgian"},
+    {"hiragana", "sc:Hiragana"},
+    {"katakana", "sc:Katakana"},
+    {"inherited", "sc:Inherited"},
+    {"lao", "sc:Lao"},
+    {"tibetan", "sc:Tibetan"},
+    {"ethiopic", "sc:Ethiopic"},
+    {"gujarati", "sc:Gujarati"},
+    {"gurmukhi", "sc:Gurmukhi"},
+    {"kannada", "sc:Kannada"},
+    {"malayalam", "sc:Malayalam"},
+    {"oriya", "sc:Oriya"},
+    {"telugu", "sc:Telugu"},
+    {"sinhala", "sc:Sinhala"},
+    {"syriac", "sc:Syriac"},
+    {"thaana", "sc:Thaana"},
+    {"cherokee", "sc:Cherokee"},
+    {"yi", "sc:Yi"},
+    {"braille", "sc:Braille"},
+    {"coptic", "sc:Coptic"},
+    {"gothic", "sc:Gothic"},
+    {"javanese", "sc:Javanese"},
+    {"balinese", "sc:Balinese"},
+    {"tifinagh", "sc:Tifinagh"},
+    {"nko", "sc:Nko"},
 };
 
 // General categories are written alike: one or two letters. Not Cn, of which PCRE2 knows more.

@@ -52,6 +52,13 @@ def test_every_character_is_what_it_is_to_the_library():
     assert "2486 ranges in 4 tables" in done.stdout
 
 
+def test_scripts_in_patterns():
+    done = run(VENV / "python", ORACLE / "scripts_oracle.py", check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = compared(done.stdout)
+    assert len(results) == 1 and results[0][0] >= 36 and results[0][1] == 0, done.stdout
+
+
 def test_a_difference_is_found():
     done = run(VENV / "python", ORACLE / "pretokenizer_oracle.py", "--lines", 100, "--against", "gpt-2", "smollm", check=False, timeout=600)
     assert done.returncode != 0
