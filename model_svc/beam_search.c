@@ -195,12 +195,15 @@ bool relay_beam_search_choose(relay_beam_search *b, bool is_last, uint32_t *from
     bool is_over = is_decided(b, ranked[0].score, length);
     if (is_over) return true;
     place_beams(b, chosen, from, token_ids);
-    if (!is_last) return false;
-    for (uint32_t i = 0; i < b->n_beams; i++) {
+    return is_last && relay_beam_search_stop(b);
+}
+
+bool relay_beam_search_stop(relay_beam_search *b) {
+    for (uint32_t i = 0; i < b->n_beams && b->n > 0; i++) {
         uint32_t slot = b->order[i];
         add_hypothesis(b, (hypothesis){.score = worth(b, b->scores[slot], b->n), .n = b->n, .slot = slot});
     }
-    return true;
+    return b->n_hypotheses > 0;
 }
 
 void relay_beam_search_read(const relay_beam_search *b, uint32_t slot, uint32_t *out) {

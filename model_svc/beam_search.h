@@ -39,6 +39,9 @@ bool relay_beam_search_has_offer(const relay_beam_search *b, uint32_t slot);
 // The beams go on: slot i with `token_ids[i]`, behind what slot `from[i]` had. True where the search is over, and
 // nothing is set: it is decided, or `is_last` says that no beam may get longer.
 bool relay_beam_search_choose(relay_beam_search *b, bool is_last, uint32_t *from, uint32_t *token_ids);
+// The search is over with what there is: the open beams are hypotheses too. False where there is none, because nothing
+// was chosen yet.
+bool relay_beam_search_stop(relay_beam_search *b);
 // The ids of a beam.
 void relay_beam_search_read(const relay_beam_search *b, uint32_t slot, uint32_t *out);
 // Of the best hypothesis, after the search: its ids, and whether the last one ended it.

@@ -22,7 +22,8 @@ enum {
     RELAY_MAX_STOP_SEQUENCE_IDS = 64,
     RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
-    RELAY_SALT_BYTES = 32, // of a prefix cache's salt: a SHA-256
+    RELAY_MAX_PRIORITY = 100, // and the least is this less than zero
+    RELAY_SALT_BYTES = 32,    // of a prefix cache's salt: a SHA-256
 };
 
 // A sequence's name, the tenant's before it, as a hash; zero where it has none. Two with one hash share a lease at
@@ -91,7 +92,7 @@ typedef struct relay_request {
     bool bypass_prefix_cache;        // computes all of its prompt
     bool do_not_store;               // what it computes is not kept for others
 
-    int32_t priority;            // higher runs first
+    int32_t priority;            // a head start (sequence.h)
     relay_mono_us deadline;      // DEADLINE_EXCEEDED past it; RELAY_NEVER_US
     relay_mono_us time_limit_at; // ends with TIME_LIMIT and what there is; RELAY_NEVER_US
     uint32_t initial_credit;     // tokens of each answer before more credit; RELAY_UNLIMITED_CREDIT

@@ -337,6 +337,10 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
     if (code != RELAY_OK) return code;
     code = read_cache(r, m->cache, e);
     if (code != RELAY_OK) return code;
+    if (m->has_priority && (m->priority < -RELAY_MAX_PRIORITY || m->priority > RELAY_MAX_PRIORITY)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "priority is %d; allowed is [-%d, %d]", m->priority,
+                          RELAY_MAX_PRIORITY, RELAY_MAX_PRIORITY);
+    }
     if (m->has_priority) r->priority = m->priority;
     if (m->has_num_sequences && m->num_sequences == 0) {
         return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is 0; allowed is 1 and more");

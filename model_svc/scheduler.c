@@ -263,7 +263,8 @@ void relay_scheduler_finish(relay_scheduler *s, relay_sequence *q, relay_finish 
 }
 
 // Answer `i` of those that `r` asks for.
-static relay_sequence *add_answer(relay_scheduler *s, uint32_t id, relay_request *r, uint32_t i, uint64_t arrival) {
+static relay_sequence *add_answer(relay_scheduler *s, uint32_t id, relay_request *r, uint32_t i, uint64_t arrival,
+                                  relay_mono_us now) {
     relay_sequence *q = &s->sequences[id];
     if (i > 0) {
         q = s->free_sequences;
@@ -272,7 +273,7 @@ static relay_sequence *add_answer(relay_scheduler *s, uint32_t id, relay_request
         q->id = id;
         q->next = NULL;
     }
-    relay_sequence_begin(q, r, r->sampling.sequence_index + i, arrival);
+    relay_sequence_begin(q, r, r->sampling.sequence_index + i, arrival, now);
     q->entry = RELAY_NO_ENTRY;
     q->tenant = relay_tenants_enter(s->tenants, XXH3_64bits(r->tenant, strlen(r->tenant)));
     memset(q->copy_from, 0xff, sizeof q->copy_from);
@@ -302,7 +303,7 @@ void relay_scheduler_settle_constraints(relay_scheduler *s) {
 
 void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint64_t arrival, relay_mono_us now) {
     RELAY_ASSERT(id < s->opts.max_sequences && s->answers[id] == NULL);
-    relay_sequence *first = add_answer(s, id, r, 0, arrival);
+    relay_sequence *first = add_answer(s, id, r, 0, arrival, now);
     uint32_t stop_cause = 0;
     relay_finish why = relay_sequence_check_end(first, s->max_tokens, &stop_cause);
     if (why != RELAY_FINISH_NONE) {
@@ -315,7 +316,7 @@ void relay_scheduler_add(relay_scheduler *s, uint32_t id, relay_request *r, uint
         return;
     }
     for (uint32_t i = 1; i < r->n_sequences; i++) {
-        relay_sequence *q = add_answer(s, id, r, i, arrival);
+        relay_sequence *q = add_answer(s, id, r, i, arrival, now);
         q->leader = first;
         relay_scheduler_enter_waiting(s, q);
     }
@@ -354,6 +355,10 @@ static relay_mono_us expire_list(relay_scheduler *s, relay_sequence_list *l, rel
         relay_mono_us first = r->deadline < r->time_limit_at ? r->deadline : r->time_limit_at;
         if (now < first) {
             if (first < next_expiry) next_expiry = first;
+        } else if (r->time_limit_at <= r->deadline && is_search && relay_scheduler_stop_search(s, q)) {
+            // It is told in the steps to come, as far as there is credit; looked at again in each.
+            next_expiry = now;
+            if (l != &s->telling) next = l->head; // the other beams are gone
         } else if (r->time_limit_at <= r->deadline) {
             relay_scheduler_finish(s, q, RELAY_FINISH_TIME_LIMIT, 0, s->step + 1, now);
             if (is_search) next = l->head; // the other beams have ended with it

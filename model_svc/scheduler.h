@@ -6,7 +6,7 @@
 // then the tenant that has been served least, then arrival. Those that wait are admitted as their turn comes; there
 // must be a lane (sequence.h) and blocks for their next chunk. Blocks are taken for the rows of this step alone.
 //
-// Rank is priority, then arrival.
+// Rank is arrival, with a head start for each priority (sequence.h).
 //
 // What was computed is kept in the prefix index as long as nobody needs its blocks: who begins with the same ids and
 // has the same salt starts behind them, and computes at least its last id. A preempted one finds what is left of its

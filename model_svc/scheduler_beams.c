@@ -84,17 +84,28 @@ void relay_scheduler_take_beam(relay_scheduler *s, relay_sequence *q, const rela
     }
 }
 
-// ---- Telling
-
 static bool may_tell(const relay_sequence *q) {
     return q->credit == RELAY_UNLIMITED_CREDIT || q->n_told < q->credit;
 }
+
+bool relay_scheduler_stop_search(relay_scheduler *s, relay_sequence *q) {
+    relay_sequence *first = s->answers[q->id];
+    if (q->state == RELAY_SEQUENCE_TELLING) return may_tell(q);
+    if (!relay_beam_search_stop(q->request->beams)) return false;
+    begin_telling(s, first);
+    first->was_stopped = true;
+    return may_tell(first);
+}
+
+// ---- Telling
 
 static void end_telling(relay_scheduler *s, relay_sequence *q, const uint32_t *ids, uint32_t n, bool has_ended,
                         relay_mono_us now) {
     const relay_request *r = q->request;
     uint32_t last = ids[n - 1];
-    if (has_ended) {
+    if (q->was_stopped) {
+        relay_scheduler_finish(s, q, RELAY_FINISH_TIME_LIMIT, 0, s->step + 1, now);
+    } else if (has_ended) {
         bool is_eos = holds(r->eos_ids, r->n_eos_ids, last);
         relay_scheduler_finish(s, q, is_eos ? RELAY_FINISH_EOS : RELAY_FINISH_STOP_TOKEN, last, s->step + 1, now);
     } else {

@@ -11,7 +11,7 @@
 #include "model_svc/scheduler.h"
 #include "model_svc/tenants.h"
 
-// A doubly linked list through the sequences, in rank order: priority, then arrival, then index. Every live sequence is
+// A doubly linked list through the sequences, in rank order. Every live sequence is
 // in one of these, the one of its state.
 typedef struct relay_sequence_list {
     relay_sequence *head, *tail;
@@ -78,6 +78,9 @@ relay_lane *relay_scheduler_take_lane(relay_scheduler *s);
 
 // `q`, a beam, has its continuations.
 void relay_scheduler_take_beam(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result);
+// The time of `q`, a beam or what tells, is over: what the search has found is the answer. False where there is nothing
+// to tell, or no credit for it: the caller ends it.
+bool relay_scheduler_stop_search(relay_scheduler *s, relay_sequence *q);
 // Says the next ids of what was found.
 void relay_scheduler_tell(relay_scheduler *s, relay_mono_us now);
 

@@ -110,10 +110,10 @@ static bool schedule_waiting(relay_scheduler *s, relay_sequence *q, relay_mono_u
 
 // ---- In which order
 
-// Among those that want rows of a prompt: priority, then who has been served least, then arrival.
+// Among those of one priority that want rows of a prompt: who has been served least, then rank.
 static bool comes_before(const relay_scheduler *s, const relay_sequence *a, const relay_sequence *b) {
     if (b == NULL) return true;
-    if (a->request->priority == b->request->priority && a->tenant != b->tenant) {
+    if (a->tenant != b->tenant) {
         uint64_t time_a = relay_tenants_time(s->tenants, a->tenant), time_b = relay_tenants_time(s->tenants, b->tenant);
         if (time_a != time_b) return time_a < time_b;
     }
@@ -140,15 +140,29 @@ static bool has_lanes(const relay_scheduler *s, const relay_sequence *q) {
 // Who is admitted yet in this step: all, those that have a lane, or nobody.
 typedef enum admission { ADMITS_ALL, ADMITS_LANES, ADMITS_NONE } admission;
 
-// The next to get rows of a prompt; NULL where nobody is left that could get more.
+static bool wants_more(const relay_scheduler *s, const relay_sequence *q, admission admits) {
+    if (q->state == RELAY_SEQUENCE_RUNNING) return is_prompt(q) && !q->had_its_turn && chunk(s, q) > 0;
+    return admits != ADMITS_NONE && (admits == ADMITS_ALL || q->lane != NULL) && may_be_admitted(s, q);
+}
+
+// The next to get rows of a prompt; NULL where nobody is left that could get more. Whose rank is first has its priority
+// served; which of that priority it is, is between the tenants.
 static relay_sequence *find_next(const relay_scheduler *s, admission admits) {
-    relay_sequence *first = NULL;
-    for (relay_sequence *q = s->running.head; q != NULL; q = q->next) {
-        if (is_prompt(q) && !q->had_its_turn && chunk(s, q) > 0 && comes_before(s, q, first)) first = q;
+    const relay_sequence_list *lists[] = {&s->running, &s->waiting};
+    const relay_sequence *top = NULL;
+    for (uint32_t i = 0; i < 2; i++) {
+        const relay_sequence *q = lists[i]->head;
+        while (q != NULL && !wants_more(s, q, admits))
+            q = q->next;
+        if (q != NULL && (top == NULL || relay_sequence_ranks_before(q, top))) top = q;
     }
-    for (relay_sequence *q = s->waiting.head; admits != ADMITS_NONE && q != NULL; q = q->next) {
-        if (admits == ADMITS_LANES && q->lane == NULL) continue;
-        if (may_be_admitted(s, q) && comes_before(s, q, first)) first = q;
+    if (top == NULL) return NULL;
+    relay_sequence *first = NULL;
+    for (uint32_t i = 0; i < 2; i++) {
+        for (relay_sequence *q = lists[i]->head; q != NULL; q = q->next) {
+            if (q->request->priority != top->request->priority || !wants_more(s, q, admits)) continue;
+            if (comes_before(s, q, first)) first = q;
+        }
     }
     return first;
 }

@@ -87,7 +87,7 @@ bool relay_scheduler_fill(relay_scheduler *s, relay_step *step, relay_mono_us no
 // There was no id to draw.
 static void end_cornered(relay_scheduler *s, relay_sequence *q, relay_mono_us now) {
     relay_event ev = {.kind = RELAY_EVENT_FAILED, .step = s->step};
-    ev.code = relay_sequence_constraint_why(q, ev.message, sizeof ev.message);
+    ev.code = relay_sequence_why_cornered(q, ev.message, sizeof ev.message);
     if (ev.code == RELAY_OK) {
         relay_scheduler_finish(s, q, RELAY_FINISH_CONSTRAINT_DONE, 0, s->step, now);
     } else {
@@ -111,8 +111,10 @@ static void take_score(relay_scheduler *s, relay_sequence *q, const relay_sample
 }
 
 // `q` has its next id, or none that means anything.
-static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sample_result *result, relay_mono_us now) {
-    if (q->request->constraint != NULL && q->lane->is_cornered) {
+static void take_sample(relay_scheduler *s, relay_sequence *q, const relay_sample_params *p,
+                        const relay_sample_result *result, relay_mono_us now) {
+    // Ids masked one by one may be all there are too, in a small vocabulary.
+    if (q->lane->is_cornered || (!result->is_finite && p->n_masked >= s->opts.vocab_size)) {
         end_cornered(s, q, now);
         return;
     }
@@ -155,10 +157,11 @@ void relay_scheduler_take(relay_scheduler *s, const relay_step *step, const rela
         relay_sequence *q = s->sampled[i];
         bool has_failed = q->state == RELAY_SEQUENCE_NONE; // with another answer of its request
         if (has_failed) continue;
-        if (relay_step_sample_params(step)[i].is_score_only) {
+        const relay_sample_params *p = &relay_step_sample_params(step)[i];
+        if (p->is_score_only) {
             take_score(s, q, &results[i]);
         } else {
-            take_sample(s, q, &results[i], now);
+            take_sample(s, q, p, &results[i], now);
         }
     }
 }

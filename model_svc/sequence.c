@@ -25,7 +25,7 @@ void relay_lane_fini(relay_lane *l) {
     *l = (relay_lane){0};
 }
 
-void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival) {
+void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival, relay_mono_us now) {
     *s = (relay_sequence){
         .prev = s->prev,
         .next = s->next,
@@ -33,6 +33,7 @@ void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, u
         .index = index,
         .request = r,
         .arrival = arrival,
+        .ranks_from = now - (int64_t)r->priority * RELAY_HEAD_START,
         .n_tokens = r->n_tokens,
         .credit = r->initial_credit,
         .mirostat_mu = r->sampling.mirostat_mu,
@@ -201,6 +202,7 @@ static void put_all_masked(relay_sequence *s, relay_step *step, relay_sample_par
     RELAY_ASSERT(step->n_masked <= step->limits.max_masked);
     p->n_masked = step->n_masked - p->masked_begin;
     p->allowed_begin = step->n_allowed;
+    s->lane->is_cornered = false;
     p->n_allowed_words = r->constraint == NULL ? r->n_allowed_words
                                                : relay_constraint_n_words(relay_constraint_handle_get(r->constraint));
     RELAY_ASSERT(p->n_allowed_words <= step->limits.max_allowed - step->n_allowed);
@@ -208,7 +210,8 @@ static void put_all_masked(relay_sequence *s, relay_step *step, relay_sample_par
         relay_sequence_constrain(s, relay_step_allowed(step) + step->n_allowed, p->n_allowed_words,
                                  relay_step_masked(step) + p->masked_begin, p->n_masked);
     } else if (r->n_allowed_words != 0) {
-        memcpy(relay_step_allowed(step) + step->n_allowed, r->allowed, r->n_allowed_words * sizeof r->allowed[0]);
+        relay_sequence_restrict(s, relay_step_allowed(step) + step->n_allowed,
+                                relay_step_masked(step) + p->masked_begin, p->n_masked);
     }
     step->n_allowed += p->n_allowed_words;
 }

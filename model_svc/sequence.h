@@ -25,6 +25,10 @@ static inline uint32_t relay_blocks_for(uint32_t n_tokens) {
     return (n_tokens + RELAY_BLOCK_TOKENS - 1) / RELAY_BLOCK_TOKENS;
 }
 
+enum {
+    RELAY_HEAD_START = 10 * 1000 * 1000, // microseconds of waiting that one priority is worth
+};
+
 // Some 60 bytes for each of max_tokens: 4 of output, 28 to 36 of counts, 24 to 32 of repeats. Pages become resident as
 // a sequence grows into them, those of counts and repeats only where the request asks for what needs them.
 typedef struct relay_lane {
@@ -35,8 +39,8 @@ typedef struct relay_lane {
     uint64_t counts_begin;                 // of this lane among the resident counts
     relay_token_repeats repeats;           // kept where DRY or no_repeat_ngram_size is on
     relay_matcher matcher;                 // of the output, under a constraint; of zeros it is to begin again
-    bool is_complete;                      // under a constraint, at the last draw: the output may end there,
-    bool is_cornered;                      // no id could be drawn,
+    bool is_cornered;                      // at the last draw: constraint or mask left no id;
+    bool is_complete;                      // under a constraint: the output may end there,
     bool constraint_fits;                  // and the constraint's memory held it
 } relay_lane;
 
@@ -61,6 +65,7 @@ typedef struct relay_sequence {
     relay_request *request; // borrowed to the last event
     relay_lane *lane;       // NULL before it was first admitted
     uint64_t arrival;       // order of arrival
+    int64_t ranks_from;     // microseconds: when it was added, less the head start of its priority
     uint32_t n_tokens;      // ids it has
     uint32_t n_computed;    // of these in the cache
     uint32_t n_blocks;      // its positions' blocks, in each KV group: n_computed and n_scheduled lie in them ...
@@ -73,6 +78,7 @@ typedef struct relay_sequence {
     bool waits_for_beams;                    // it has offered its continuations, others have not
     uint32_t n_promised;                     // lanes that are kept for its followers
     uint32_t n_told;                         // ids, while it tells
+    bool was_stopped;                        // it tells what its search had found at the time limit
     uint32_t tenant;                         // among the scheduler's
     uint32_t credit;                         // ids that may be drawn here in all
     uint32_t n_scored;                       // prompt ids whose score has been told, and the first, which has none
@@ -84,7 +90,7 @@ typedef struct relay_sequence {
 } relay_sequence;
 
 // Starts over with answer `index` of `r`; keeps id and links.
-void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival);
+void relay_sequence_begin(relay_sequence *s, relay_request *r, uint32_t index, uint64_t arrival, relay_mono_us now);
 // Gives it its lane, which must be clean.
 void relay_sequence_enter(relay_sequence *s, relay_lane *lane, relay_mono_us now);
 // Takes the lane back, clean; NULL if it has none.
@@ -124,9 +130,10 @@ uint32_t relay_sequence_scored_rows(const relay_sequence *s, uint32_t n_rows);
 void relay_sequence_add_credit(relay_sequence *s, uint32_t tokens);
 void relay_sequence_append(relay_sequence *s, uint32_t token_id, relay_mono_us now);
 
-// Rank: priority, then arrival, then index.
+// Rank. A priority is a head start: one more ranks as if it had come RELAY_HEAD_START earlier. So everybody's priority
+// grows as it waits, and the order of any two is settled when they arrive.
 static inline bool relay_sequence_ranks_before(const relay_sequence *a, const relay_sequence *b) {
-    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
+    if (a->ranks_from != b->ranks_from) return a->ranks_from < b->ranks_from;
     return a->arrival != b->arrival ? a->arrival < b->arrival : a->index < b->index;
 }
 

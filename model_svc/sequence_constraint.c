@@ -72,8 +72,35 @@ bool relay_sequence_constraint_is_over(relay_sequence *s) {
     return read_output(s) && relay_matcher_is_over(constraint_of(s), &s->lane->matcher);
 }
 
-relay_code relay_sequence_constraint_why(const relay_sequence *s, char *message, size_t size) {
+void relay_sequence_restrict(relay_sequence *s, uint32_t *words, const uint32_t *masked, uint32_t n_masked) {
+    const relay_request *r = s->request;
+    memcpy(words, r->allowed, r->n_allowed_words * sizeof words[0]);
+    set_ids(words, masked, n_masked, false);
+    s->lane->is_cornered = is_zero(words, r->n_allowed_words);
+}
+
+static relay_code tell_masks(const relay_sequence *s, char *message, size_t size) {
+    const relay_request *r = s->request;
+    uint32_t n = relay_sequence_output(s);
+    bool masks_ends = n < r->min_new_tokens && r->n_eos_ids + r->n_stop_ids > 0;
+    int at = snprintf(message, size, "after %u tokens of output no id is left that may come next, because of", n);
+    const char *names[] = {
+        r->n_allowed_words != 0 ? " sampling.allowed_token_ids less sampling.banned_token_ids" : NULL,
+        r->no_repeat_ngram_size != 0 ? " sampling.no_repeat_ngram_size" : NULL,
+        masks_ends ? " stop.min_new_tokens" : NULL,
+    };
+    const char *before = "";
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (names[i] == NULL || (size_t)at >= size) continue;
+        at += snprintf(message + at, size - (size_t)at, "%s%s", before, names[i]);
+        before = " and";
+    }
+    return RELAY_FAILED_PRECONDITION;
+}
+
+relay_code relay_sequence_why_cornered(const relay_sequence *s, char *message, size_t size) {
     const relay_lane *lane = s->lane;
+    if (s->request->constraint == NULL) return tell_masks(s, message, size);
     if (lane->is_complete) return RELAY_OK;
     uint32_t n = relay_sequence_output(s);
     if (!lane->constraint_fits) {

@@ -1,4 +1,4 @@
-// A sequence under a constraint: which ids its next draw may give, and what it means when there are none.
+// Which ids a sequence's next draw may give, under a constraint or without, and what it means when there are none.
 //
 // The constraint governs the output: ids of the prompt are not read. What was read is a function of the output alone,
 // so nothing is kept through a resume, and a lane that changes hands begins with a matcher of zeros.
@@ -20,8 +20,11 @@ void relay_sequence_constrain(relay_sequence *s, uint32_t *words, uint32_t n_wor
                               uint32_t n_masked);
 // Reads what was drawn last: whether the output is complete and nothing may follow.
 bool relay_sequence_constraint_is_over(relay_sequence *s);
-// After a draw that had no id to give: OK where the output is complete and so ends; else a code and why.
-relay_code relay_sequence_constraint_why(const relay_sequence *s, char *message, size_t size);
+// The same without a constraint, for a request with a mask of its own: writes its `n_allowed_words` less `masked`.
+void relay_sequence_restrict(relay_sequence *s, uint32_t *words, const uint32_t *masked, uint32_t n_masked);
+// After a draw that had no id to give: OK where the output is complete under its constraint and so ends; else a code,
+// and a message that names what left none.
+relay_code relay_sequence_why_cornered(const relay_sequence *s, char *message, size_t size);
 // The request's constraint could not be compiled, or is none: no step may be made for it.
 bool relay_sequence_constraint_has_failed(const relay_sequence *s);
 

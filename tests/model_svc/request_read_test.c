@@ -697,6 +697,11 @@ static void lengths_and_counts_out_of_range_are_named(void **state) {
     expect_refusal(&r, RELAY_INVALID_ARGUMENT, "num_sequences", "is 0", "1 and more");
 
     whole_request_init(&r);
+    RELAY_SET(&r.message, priority, 101);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "priority", "is 101", "[-100, 100]");
+    RELAY_SET(&r.message, priority, -101);
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "priority", "is -101", "[-100, 100]");
+    RELAY_SET(&r.message, priority, -100);
     RELAY_SET(&r.message, time_limit_ms, 0);
     expect_refusal(&r, RELAY_INVALID_ARGUMENT, "time_limit_ms", "is 0", "1 and more");
 

@@ -52,6 +52,13 @@ static void probe_init(probe *p) {
     RELAY_SET(&p->request.output, top_logprobs, 0);
 }
 
+static bool holds(const uint32_t *ids, uint32_t n, uint32_t id) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] == id) return true;
+    }
+    return false;
+}
+
 static const token_answer *run(const probe *p) {
     static token_answer a;
     memset(&a, 0, sizeof a);
@@ -221,6 +228,40 @@ static void what_may_not_be_drawn_is_not(void **state) {
     }
 }
 
+static void expect_cornered(const probe *p, uint32_t n_tokens, const char *message) {
+    static token_answer a;
+    memset(&a, 0, sizeof a);
+    generate(world->client, &p->request.message, &a);
+    assert_int_equal(a.code, RELAY_FAILED_PRECONDITION);
+    assert_string_equal(a.error, message);
+    assert_int_equal(a.n_ids, n_tokens);
+}
+
+static void where_nothing_may_be_drawn_the_error_says_why(void **state) {
+    static probe p;
+    static uint32_t few[3] = {7, 8, 9};
+    probe_init(&p);
+    p.request.sampling.allowed_token_ids = few;
+    p.request.sampling.n_allowed_token_ids = 3;
+    RELAY_SET(&p.request.sampling, no_repeat_ngram_size, 1);
+    for (uint32_t i = 0; i < 3; i++) // the prompt's count as repeats too
+        while (holds(p.request.message.prompt_token_ids, PROMPT, few[i]))
+            few[i] += 100;
+    expect_cornered(
+        &p, 3,
+        "after 3 tokens of output no id is left that may come next, because of sampling.allowed_token_ids less "
+        "sampling.banned_token_ids and sampling.no_repeat_ngram_size");
+    p.request.sampling.has_no_repeat_ngram_size = 0;
+    p.request.stop.has_ignore_eos = 0;
+    p.request.stop.stop_token_ids = few;
+    p.request.stop.n_stop_token_ids = 3;
+    RELAY_SET(&p.request.stop, min_new_tokens, 2);
+    expect_cornered(
+        &p, 0,
+        "after 0 tokens of output no id is left that may come next, because of sampling.allowed_token_ids less "
+        "sampling.banned_token_ids and stop.min_new_tokens");
+}
+
 static void a_stop_sequence_ends_the_answer_and_is_named(void **state) {
     probe p;
     probe_init(&p);
@@ -306,6 +347,7 @@ int main(void) {
         cmocka_unit_test(every_field_changes_the_answer_and_differs_from_the_others),
         cmocka_unit_test(an_answer_goes_on_where_another_call_stopped),
         cmocka_unit_test(what_may_not_be_drawn_is_not),
+        cmocka_unit_test(where_nothing_may_be_drawn_the_error_says_why),
         cmocka_unit_test(a_stop_sequence_ends_the_answer_and_is_named),
         cmocka_unit_test(logprobs_of_wanted_ids_follow_the_most_likely),
         cmocka_unit_test(the_prompts_logprobs_are_those_of_its_ids),

@@ -41,8 +41,8 @@ static void destroy_search(search *s) {
     world_request_destroy(s->r);
 }
 
-// What is expected of it, by a loop.
-static void expect_best(const search *s) {
+// What is expected of it, by a loop; where it was stopped, of its first `n_stopped` ids.
+static void expect_best_of(const search *s, uint32_t n_stopped) {
     const relay_request *r = &s->r->request;
     relay_arena arena;
     relay_arena_init(&arena, 1 << 20);
@@ -51,6 +51,10 @@ static void expect_best(const search *s) {
     for (uint32_t i = 0; i < s->n_beams; i++)
         memcpy(ids[i], s->r->ids, r->n_prompt * sizeof ids[0][0]);
     for (uint32_t n = 0;; n++) {
+        if (n == n_stopped) {
+            assert_true(relay_beam_search_stop(b));
+            break;
+        }
         for (uint32_t i = 0; i < s->n_beams; i++) {
             uint32_t top_ids[FAKE_TOPS];
             float logprobs[FAKE_TOPS];
@@ -72,11 +76,19 @@ static void expect_best(const search *s) {
     bool has_ended;
     double score;
     const uint32_t *best = relay_beam_search_best(b, &n, &has_ended, &score);
-    world_expect_finish(s->r, has_ended ? RELAY_FINISH_EOS : RELAY_FINISH_MAX_NEW_TOKENS);
+    if (n_stopped != UINT32_MAX) {
+        world_expect_finish(s->r, RELAY_FINISH_TIME_LIMIT);
+    } else {
+        world_expect_finish(s->r, has_ended ? RELAY_FINISH_EOS : RELAY_FINISH_MAX_NEW_TOKENS);
+        if (has_ended) assert_int_equal(s->r->last.stop_cause, best[n - 1]);
+    }
     assert_int_equal(s->r->n_drawn, n);
     assert_memory_equal(s->r->drawn, best, n * sizeof best[0]);
-    if (has_ended) assert_int_equal(s->r->last.stop_cause, best[n - 1]);
     relay_arena_fini(&arena);
+}
+
+static void expect_best(const search *s) {
+    expect_best_of(s, UINT32_MAX);
 }
 
 // Steps until all have ended; some that only tell have no rows.
@@ -200,6 +212,59 @@ static void a_cancel_ends_it_at_any_time(void **state) {
     }
 }
 
+static void a_time_limit_gives_the_best_there_is(void **state) {
+    for (uint32_t n_steps = 1; n_steps <= 90; n_steps += 8) {
+        for (uint64_t seed = 1; seed < 4; seed++) {
+            world w;
+            world_init(&w, &world_roomy);
+            search s = make_search(4, 20, 100, seed);
+            s.r->request.time_limit_at = w.now + n_steps * 1000 + 500; // a step takes 1000
+            world_add(&w, s.r, 0);
+            world_request *other = world_add_new(&w, 1, 20, 100);
+            while (w.n_live > 1)
+                assert_true(world_step(&w));
+            if (s.r->last.finish == RELAY_FINISH_EOS) {
+                expect_best(&s);
+            } else {
+                expect_best_of(&s, n_steps);
+            }
+            assert_null(relay_scheduler_check(w.scheduler));
+            run(&w);
+            world_expect_own_ids(other);
+            world_request_destroy(other);
+            destroy_search(&s);
+            world_fini(&w);
+        }
+    }
+}
+
+static void a_time_limit_ends_what_has_nothing_to_tell(void **state) {
+    for (uint32_t credit = 0; credit <= 5; credit += 5) {
+        world w;
+        world_init(&w, &world_roomy);
+        search s = make_search(4, 20, 100, 1);
+        s.r->request.initial_credit = credit;
+        s.r->request.time_limit_at = w.now + 30 * 1000;
+        world_add(&w, s.r, 0);
+        for (uint32_t i = 0; i < 40; i++)
+            world_step(&w);
+        world_expect_finish(s.r, RELAY_FINISH_TIME_LIMIT);
+        assert_int_equal(s.r->n_drawn, credit);
+        destroy_search(&s);
+        world_fini(&w);
+    }
+    world w;
+    world_init(&w, &world_roomy);
+    search s = make_search(4, 200, 100, 1);
+    s.r->request.time_limit_at = w.now + 2000; // in the prompt
+    world_add(&w, s.r, 0);
+    run(&w);
+    world_expect_finish(s.r, RELAY_FINISH_TIME_LIMIT);
+    assert_int_equal(s.r->n_drawn, 0);
+    destroy_search(&s);
+    world_fini(&w);
+}
+
 static void more_beams_than_may_run_are_refused(void **state) {
     world w;
     relay_scheduler_opts opts = world_roomy;
@@ -220,6 +285,8 @@ int main(void) {
         cmocka_unit_test(preempted_and_beside_others_it_finds_the_same),
         cmocka_unit_test(what_was_found_is_told_as_credit_allows),
         cmocka_unit_test(a_cancel_ends_it_at_any_time),
+        cmocka_unit_test(a_time_limit_gives_the_best_there_is),
+        cmocka_unit_test(a_time_limit_ends_what_has_nothing_to_tell),
         cmocka_unit_test(more_beams_than_may_run_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

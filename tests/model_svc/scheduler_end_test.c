@@ -209,6 +209,25 @@ static void logits_that_are_not_finite_fail_their_sequence_alone(void **state) {
     world_fini(&w);
 }
 
+// A vocabulary of 30, all of it in the prompt: nothing can be drawn that would not repeat.
+static void where_every_id_is_masked_the_error_says_so(void **state) {
+    world w;
+    relay_scheduler_opts opts = world_roomy;
+    opts.vocab_size = 30;
+    world_init(&w, &opts);
+    world_request *r = world_request_create(40, 10, 1);
+    r->ids[20] = FAKE_POISON; // as if nothing were left of its logits
+    r->request.no_repeat_ngram_size = 1;
+    world_add(&w, r, 0);
+    world_run(&w, 20);
+    assert_int_equal(r->last.kind, RELAY_EVENT_FAILED);
+    assert_int_equal(r->last.code, RELAY_FAILED_PRECONDITION);
+    assert_string_equal(r->last.message, "after 0 tokens of output no id is left that may come next, because of "
+                                         "sampling.no_repeat_ngram_size");
+    world_request_destroy(r);
+    world_fini(&w);
+}
+
 static void end_all_ends_all(void **state) {
     world w;
     relay_scheduler_opts opts = world_roomy;
@@ -305,6 +324,7 @@ int main(void) {
         cmocka_unit_test(a_deadline_fails_it_and_a_time_limit_ends_it_wherever_it_is),
         cmocka_unit_test(each_deadline_is_kept),
         cmocka_unit_test(logits_that_are_not_finite_fail_their_sequence_alone),
+        cmocka_unit_test(where_every_id_is_masked_the_error_says_so),
         cmocka_unit_test(end_all_ends_all),
         cmocka_unit_test(times_are_told_apart),
         cmocka_unit_test(a_resumed_answer_goes_on_as_if_nothing_had_happened),

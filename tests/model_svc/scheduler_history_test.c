@@ -152,6 +152,7 @@ static void step(story *s) {
 
 static void disturb(story *s) {
     if (chance(25)) arrive(s);
+    if (chance(2)) s->w.now += RELAY_HEAD_START / 2 * between(1, 4);
     if (chance(5)) {
         relay_scheduler_fork(s->w.scheduler, random_key(), random_key(), 1000 * between(1, 100), s->w.now);
     }

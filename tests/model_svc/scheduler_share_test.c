@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "common/arena.h"
+#include "model_svc/beam_search.h"
 #include "tests/model_svc/scheduler_world.h"
 
 static void eight_clients_keep_their_pace_beside_a_long_prompt(void **state) {
@@ -163,6 +165,66 @@ static void the_first_in_rank_always_gets_on(void **state) {
     world_fini(&w);
 }
 
+enum { WAVES = 200, SECOND = 1000 * 1000 };
+
+// A steady stream of requests of priority 3, always more than can run, and one of priority 0 in it: how many seconds,
+// at one step each, it takes it to start. `n_beams` > 1: it is a beam search, and needs that many lanes.
+static uint32_t seconds_to_start(uint32_t n_beams, uint32_t n_blocks) {
+    world w;
+    relay_scheduler_opts opts = world_roomy;
+    opts.max_running = 4;
+    opts.n_blocks[0] = opts.n_blocks[1] = n_blocks;
+    world_init(&w, &opts);
+    w.step_us = SECOND;
+    relay_arena arena;
+    relay_arena_init(&arena, 1 << 20);
+    world_request *stream[WAVES * 2], *low = NULL;
+    uint32_t n = 0;
+    uint64_t added_after = 0;
+    for (uint32_t i = 0; i < WAVES; i++) {
+        for (uint32_t id = 0; id < 16 && n < WAVES * 2; id++) {
+            bool is_free = true;
+            for (uint32_t k = 0; k < n; k++)
+                is_free = is_free && !(stream[k]->is_live && stream[k]->id == id);
+            if (!is_free) continue;
+            stream[n] = world_request_create(40, 10, n);
+            stream[n]->request.priority = 3;
+            stream[n]->request.tenant = id % 2 == 0 ? "a" : "b";
+            world_add(&w, stream[n++], id);
+        }
+        if (i == 15) {
+            low = world_request_create(50, 30, 9999);
+            low->request.tenant = "a";
+            if (n_beams > 1) {
+                low->request.beams = relay_beam_search_create(&arena, n_beams, 1, false, 30);
+                low->request.n_sequences = n_beams;
+            }
+            added_after = world_state(&w).step;
+            world_add(&w, low, 20);
+        }
+        world_step(&w);
+    }
+    assert_true(n < WAVES * 2); // the stream has not run dry
+    assert_false(low->is_live); // who has started is not overtaken again
+    world_expect_finish(low, RELAY_FINISH_MAX_NEW_TOKENS);
+    uint32_t seconds = (uint32_t)(low->started_in - added_after);
+    world_run(&w, 1000);
+    world_request_destroy(low);
+    world_requests_destroy(stream, n);
+    relay_arena_fini(&arena);
+    world_fini(&w);
+    return seconds;
+}
+
+// Sixteen of the stream are before it when it comes, and those of the 30 seconds that follow, four at a time.
+static void a_stream_of_higher_priority_delays_a_lower_one_and_no_more(void **state) {
+    for (uint32_t n_beams = 1; n_beams <= 4; n_beams += 3) {
+        static const uint32_t n_blocks[] = {4096, 14};
+        for (uint32_t i = 0; i < 2; i++)
+            assert_in_range(seconds_to_start(n_beams, n_blocks[i]), 30, 100);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_clients_keep_their_pace_beside_a_long_prompt),
@@ -171,6 +233,7 @@ int main(void) {
         cmocka_unit_test(a_short_prompt_passes_the_long_one_of_another_tenant),
         cmocka_unit_test(a_higher_priority_goes_first_whatever_was_served),
         cmocka_unit_test(the_first_in_rank_always_gets_on),
+        cmocka_unit_test(a_stream_of_higher_priority_delays_a_lower_one_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

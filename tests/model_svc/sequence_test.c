@@ -38,7 +38,7 @@ typedef struct fixture {
 static void begin(fixture *f, relay_request r) {
     *f = (fixture){.request = r};
     relay_lane_init(&f->lane, 3, MAX_TOKENS, MAX_TOKENS, 2);
-    relay_sequence_begin(&f->sequence, &f->request, 0, 1);
+    relay_sequence_begin(&f->sequence, &f->request, 0, 1, 0);
     relay_sequence_enter(&f->sequence, &f->lane, 1000);
 }
 
