@@ -20,6 +20,7 @@ enum {
     RELAY_MAX_LOGIT_BIAS = 1024,
     RELAY_MAX_STOP_SEQUENCES = 64,
     RELAY_MAX_STOP_SEQUENCE_IDS = 64,
+    RELAY_MAX_SEQUENCES = 4096,  // of one request, and that any server computes at a time
     RELAY_MAX_LABEL_BYTES = 256, // of request_id, sequence_id and tenant
     RELAY_UNLIMITED_CREDIT = UINT32_MAX,
     RELAY_MAX_PRIORITY = 100, // and the least is this less than zero

@@ -342,8 +342,10 @@ static relay_code read_message(relay_request *r, const Relay__V1__GenerateTokens
                           RELAY_MAX_PRIORITY, RELAY_MAX_PRIORITY);
     }
     if (m->has_priority) r->priority = m->priority;
-    if (m->has_num_sequences && m->num_sequences == 0) {
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is 0; allowed is 1 and more");
+    // The scheduler knows how many this server computes; memory for the answers is needed before it is asked.
+    if (m->has_num_sequences && (m->num_sequences == 0 || m->num_sequences > RELAY_MAX_SEQUENCES)) {
+        return relay_fail(e, RELAY_INVALID_ARGUMENT, "num_sequences is %u; allowed is [1, %d]", m->num_sequences,
+                          RELAY_MAX_SEQUENCES);
     }
     r->n_sequences = m->has_num_sequences ? m->num_sequences : 1;
     if (m->has_time_limit_ms) {

@@ -6,6 +6,7 @@
 
 #include "common/config.h"
 #include "kernels/kernels.h"
+#include "model_svc/request.h"
 
 enum { N_OWN_FLAGS = 13 };
 
@@ -57,7 +58,8 @@ relay_code relay_model_settings_read(relay_model_settings *s, int argc, char **a
          .help = "memory for keys and values; 0: 1 GiB, or less where the context needs less"},
         {"max-context", RELAY_CONFIG_INT, &s->max_context, 0, 1 << 24, "TOKENS",
          .help = "most tokens of one sequence, answer included; 0: what the model was trained for"},
-        {"max-running", RELAY_CONFIG_INT, &s->max_running, 1, 4096, "N", .help = "sequences computed at a time"},
+        {"max-running", RELAY_CONFIG_INT, &s->max_running, 1, RELAY_MAX_SEQUENCES, "N",
+         .help = "sequences computed at a time"},
         {"token-budget", RELAY_CONFIG_INT, &s->token_budget, 1, 1 << 16, "N",
          .help = "most tokens computed in one step; at least max-running"},
         {"prompt-chunk", RELAY_CONFIG_INT, &s->prompt_chunk, 0, 1 << 16, "N",

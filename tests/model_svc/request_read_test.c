@@ -473,6 +473,18 @@ static void a_beam_search_out_of_range_is_refused(void **state) {
 
 // ---- Several answers
 
+static void the_number_of_answers_is_bounded(void **state) {
+    static const uint32_t refused[] = {0, RELAY_MAX_SEQUENCES + 1, UINT32_MAX};
+    whole_request r;
+    for (size_t i = 0; i < 3; i++) {
+        char said[40];
+        snprintf(said, sizeof said, "num_sequences is %u;", refused[i]);
+        whole_request_init(&r);
+        RELAY_SET(&r.message, num_sequences, refused[i]);
+        expect_refusal(&r, RELAY_INVALID_ARGUMENT, said, "[1, ", "4096]");
+    }
+}
+
 static void several_answers_are_asked_for_or_one_of_them_goes_on(void **state) {
     whole_request r;
     relay_request request;
@@ -694,7 +706,7 @@ static void lengths_and_counts_out_of_range_are_named(void **state) {
 
     whole_request_init(&r);
     RELAY_SET(&r.message, num_sequences, 0);
-    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "num_sequences", "is 0", "1 and more");
+    expect_refusal(&r, RELAY_INVALID_ARGUMENT, "num_sequences", "is 0", "[1, 4096]");
 
     whole_request_init(&r);
     RELAY_SET(&r.message, priority, 101);
@@ -1019,6 +1031,7 @@ int main(void) {
         cmocka_unit_test(a_beam_search_is_read_with_its_memory),
         cmocka_unit_test(a_beam_search_excludes_whatever_changes_draws_or_logprobs),
         cmocka_unit_test(a_beam_search_out_of_range_is_refused),
+        cmocka_unit_test(the_number_of_answers_is_bounded),
         cmocka_unit_test(several_answers_are_asked_for_or_one_of_them_goes_on),
         cmocka_unit_test(a_lease_wants_a_name_and_is_cut_to_what_the_server_allows),
         cmocka_unit_test(no_salt_reaches_another_tenant),
