@@ -53,6 +53,7 @@ typedef struct story {
     uint32_t n_requests;
     uint32_t most_tokens; // of one sequence
     uint32_t eos_ids[40];
+    relay_arena arena; // of beam searches
 } story;
 
 static relay_scheduler_opts random_opts(void) {
@@ -92,6 +93,16 @@ static relay_sequence_key random_key(void) {
     return (relay_sequence_key){.low = 1 + below(6)};
 }
 
+// A beam search in the place of draws; what it finds is scheduler_beams_test's to know, here it is a crowd of sequences
+// that wait for one another.
+static void make_search(story *s, world_request *r, uint32_t n_beams) {
+    r->request.beams = relay_beam_search_create(&s->arena, n_beams, 1, false, r->request.max_new_tokens);
+    assert_non_null(r->request.beams);
+    r->request.sampling = (relay_sample_params){.top_p = 1, .repetition_penalty = 1, .seed = r->request.sampling.seed};
+    r->request.min_new_tokens = 0;
+    r->request.n_eos_ids = r->request.n_eos_ids > 0 ? 5 : 0;
+}
+
 static void arrive(story *s) {
     uint32_t id = below(MAX_SEQUENCES);
     uint32_t n_answers = chance(25) ? between(1, s->w.opts.max_running) : 1;
@@ -123,6 +134,7 @@ static void arrive(story *s) {
     if (chance(30)) r->request.sampling.frequency_penalty = 0.5f;
     if (chance(5)) r->request.deadline = s->w.now + 1000 * between(1, 60);
     if (chance(5)) r->request.time_limit_at = s->w.now + 1000 * between(1, 60);
+    if (n_resumed == 0 && n_answers > 1 && chance(40)) make_search(s, r, n_answers);
     s->requests[s->n_requests++] = r;
     world_add(&s->w, r, id);
 }
@@ -143,8 +155,9 @@ static void step(story *s) {
     relay_sequence before = {0};
     if (first != NULL) before = *first;
     world_step(&s->w);
+    // A beam may go on as another one, which has been preempted.
     if (first != NULL && first->arrival == before.arrival && first->index == before.index &&
-        first->state != RELAY_SEQUENCE_NONE) {
+        first->state != RELAY_SEQUENCE_NONE && first->request->beams == NULL) {
         assert_int_equal(first->n_preemptions, before.n_preemptions);
         assert_true(first->n_computed > before.n_computed);
     }
@@ -167,14 +180,16 @@ static void disturb(story *s) {
 }
 
 // What is left has credit and no more company: every step brings somebody nearer to the end, so there are at most as
-// many as all of them have ids, once for what is computed anew and once for what is drawn.
+// many as all of them have ids, once for what is computed anew and once for what is drawn. Where beams do not fit side
+// by side they take turns, and each id of each may be computed behind all that are before it.
 static void let_them_end(story *s) {
     uint32_t most_steps = 1;
     for (uint32_t i = 0; i < s->n_requests; i++) {
         world_request *r = s->requests[i];
         if (!r->is_live) continue;
         relay_scheduler_add_credit(s->w.scheduler, r->id, RELAY_UNLIMITED_CREDIT);
-        most_steps += 2 * s->most_tokens * r->request.n_sequences;
+        uint32_t most_rows = r->request.beams == NULL ? 2 : r->request.max_new_tokens + 1;
+        most_steps += most_rows * s->most_tokens * r->request.n_sequences;
     }
     while (s->w.n_live > 0) {
         assert_true(most_steps-- > 0);
@@ -216,6 +231,7 @@ static void expect_answer(const story *s, const world_request *r, uint32_t index
 static void live(uint32_t seed) {
     random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     story s = {0};
+    relay_arena_init(&s.arena, 1 << 24);
     for (uint32_t i = 0; i < 40; i++)
         s.eos_ids[i] = i;
     relay_scheduler_opts opts = random_opts();
@@ -243,11 +259,13 @@ static void live(uint32_t seed) {
     assert_int_equal(state.n_leases, 0);
     assert_int_equal(state.used_blocks, 0);
     for (uint32_t i = 0; i < s.n_requests; i++) {
-        for (uint32_t k = 0; k < s.requests[i]->request.n_sequences; k++)
+        bool is_search = s.requests[i]->request.beams != NULL;
+        for (uint32_t k = 0; k < s.requests[i]->request.n_sequences && !is_search; k++)
             expect_answer(&s, s.requests[i], k);
         world_request_destroy(s.requests[i]);
     }
     world_fini(&s.w);
+    relay_arena_fini(&s.arena);
 }
 
 static void whatever_happens_all_holds_and_everyone_ends(void **state) {
