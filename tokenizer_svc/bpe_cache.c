@@ -9,14 +9,16 @@ enum {
     MAX_SHORT_BITS = 19,   // 16 MiB
     FIRST_LONG_BITS = 8,   // 16 KiB
     MAX_LONG_BITS = 17,    // 8 MiB
+    FIRST_CLAUSE_BITS = 8, // 4 KiB
+    MAX_CLAUSE_BITS = 16,  // 1 MiB
     FIRST_LIST = 1 << 10,
-    MAX_LIST = 1 << 21, // 8 MiB
+    MAX_LIST = 1 << 22, // 16 MiB
 };
 
 enum { OVERRUN = 2 * RELAY_BPE_CACHE_PROBES }; // slots
 
 _Static_assert((sizeof(relay_bpe_short_slot) << MAX_SHORT_BITS) + (sizeof(relay_bpe_long_slot) << MAX_LONG_BITS) +
-                       MAX_LIST * sizeof(uint32_t) <=
+                       (sizeof(relay_bpe_clause_slot) << MAX_CLAUSE_BITS) + MAX_LIST * sizeof(uint32_t) <=
                    RELAY_BPE_CACHE_MAX_BYTES,
                "the bound that the header promises");
 
@@ -39,14 +41,17 @@ static void *zeroed_lines(size_t size) {
 }
 
 void relay_bpe_cache_init(relay_bpe_cache *c) {
-    *c = (relay_bpe_cache){.short_bits = FIRST_SHORT_BITS, .long_bits = FIRST_LONG_BITS};
+    *c = (relay_bpe_cache){
+        .short_bits = FIRST_SHORT_BITS, .long_bits = FIRST_LONG_BITS, .clause_bits = FIRST_CLAUSE_BITS};
     c->shorts = zeroed_lines(shorts_size(c));
     c->longs = zeroed_lines(sizeof *c->longs << c->long_bits);
+    c->clauses = zeroed_lines(sizeof *c->clauses << c->clause_bits);
 }
 
 void relay_bpe_cache_fini(relay_bpe_cache *c) {
     free(c->shorts);
     free(c->longs);
+    free(c->clauses);
     free(c->list);
     *c = (relay_bpe_cache){0};
 }
@@ -54,19 +59,25 @@ void relay_bpe_cache_fini(relay_bpe_cache *c) {
 static void forget_all(relay_bpe_cache *c) {
     memset(c->shorts, 0, shorts_size(c));
     memset(c->longs, 0, sizeof *c->longs << c->long_bits);
-    c->n_list = c->n_shorts = c->n_longs = 0;
+    memset(c->clauses, 0, sizeof *c->clauses << c->clause_bits);
+    c->n_list = c->n_shorts = c->n_longs = c->n_clauses = 0;
 }
 
-// Where n ids lie in the list; with the list full, everything is forgotten first.
-static uint32_t add_to_list(relay_bpe_cache *c, const uint32_t *ids, uint32_t n) {
+// Where n numbers may be put into the list; with the list full, everything is forgotten first.
+static uint32_t take_of_list(relay_bpe_cache *c, uint32_t n) {
     if (c->n_list + n > MAX_LIST) forget_all(c);
     while (c->n_list + n > c->list_cap) {
         c->list_cap = c->list_cap == 0 ? FIRST_LIST : 2 * c->list_cap;
         c->list = relay_realloc(c->list, (c->list_cap + RELAY_BPE_LIST_SLACK) * sizeof *c->list);
     }
-    memcpy(c->list + c->n_list, ids, n * sizeof *ids);
     c->n_list += n;
     return c->n_list - n;
+}
+
+static uint32_t add_to_list(relay_bpe_cache *c, const uint32_t *ids, uint32_t n) {
+    uint32_t at = take_of_list(c, n);
+    memcpy(c->list + at, ids, n * sizeof *ids);
+    return at;
 }
 
 // ---- Short words
@@ -105,24 +116,6 @@ void relay_bpe_cache_add_short(relay_bpe_cache *c, relay_bpe_key k, const uint32
 
 // ---- Longer words
 
-void relay_bpe_long_key_of(const char *word, size_t len, uint32_t kind, relay_bpe_key k[2]) {
-    memset(k, 0, 2 * sizeof *k);
-    memcpy(k, word, len);
-    k[1].tail |= (uint64_t)(len << 1 | kind) << 56;
-}
-
-relay_bpe_long_slot *relay_bpe_cache_long_set(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
-    uint64_t h = relay_bpe_key_hash(k[0]) ^ relay_bpe_key_hash(k[1]) >> 7;
-    return &c->longs[h * UINT64_C(0x9E3779B97F4A7C15) >> (64 - c->long_bits) & ~UINT64_C(1)];
-}
-
-const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
-    const relay_bpe_long_slot *set = relay_bpe_cache_long_set(c, k);
-    for (int i = 0; i < 2; i++)
-        if (relay_bpe_key_equal(set[i].key[0], k[0]) && relay_bpe_key_equal(set[i].key[1], k[1])) return &set[i];
-    return NULL;
-}
-
 static void put_long(relay_bpe_cache *c, const relay_bpe_long_slot *slot) {
     relay_bpe_long_slot *set = relay_bpe_cache_long_set(c, slot->key);
     if (set[0].n > 0) set[1] = set[0]; // the older of the two goes
@@ -148,4 +141,53 @@ void relay_bpe_cache_add_long(relay_bpe_cache *c, const relay_bpe_key k[2], cons
     if (c->long_bits < MAX_LONG_BITS && 2 * (uint64_t)c->n_longs > UINT64_C(1) << c->long_bits) grow_longs(c);
     put_long(c, &slot);
     c->n_longs++;
+}
+
+// ---- The longest
+
+static uint32_t numbers_of(size_t n_bytes) {
+    return (uint32_t)((n_bytes + sizeof(uint32_t) - 1) / sizeof(uint32_t));
+}
+
+static relay_bpe_clause_slot *clause_set(const relay_bpe_cache *c, uint64_t hash) {
+    return &c->clauses[hash >> (64 - c->clause_bits) & ~UINT64_C(1)];
+}
+
+const uint32_t *relay_bpe_cache_find_clause(const relay_bpe_cache *c, const char *word, size_t len, uint64_t hash,
+                                            uint32_t *n) {
+    const relay_bpe_clause_slot *set = clause_set(c, hash);
+    for (int i = 0; i < 2; i++) {
+        if (set[i].hash != hash || set[i].len != len || memcmp(c->list + set[i].at, word, len) != 0) continue;
+        *n = set[i].n;
+        return c->list + set[i].at + numbers_of(len);
+    }
+    return NULL;
+}
+
+static void put_clause(relay_bpe_cache *c, const relay_bpe_clause_slot *slot) {
+    relay_bpe_clause_slot *set = clause_set(c, slot->hash);
+    if (set[0].len > 0) set[1] = set[0]; // the older of the two goes
+    set[0] = *slot;
+}
+
+static void grow_clauses(relay_bpe_cache *c) {
+    relay_bpe_clause_slot *old = c->clauses;
+    size_t n = (size_t)1 << c->clause_bits;
+    c->clause_bits++;
+    c->clauses = zeroed_lines(sizeof *c->clauses << c->clause_bits);
+    for (size_t i = 0; i < n; i++)
+        if (old[i].len > 0) put_clause(c, &old[i]);
+    free(old);
+}
+
+void relay_bpe_cache_add_clause(relay_bpe_cache *c, const char *word, size_t len, uint64_t hash, const uint32_t *ids,
+                                uint32_t n) {
+    RELAY_ASSERT(len > 0 && len <= RELAY_BPE_CLAUSE && n <= len);
+    relay_bpe_clause_slot slot = {.hash = hash, .len = (uint16_t)len, .n = (uint16_t)n};
+    slot.at = take_of_list(c, numbers_of(len) + n);
+    memcpy(c->list + slot.at, word, len);
+    memcpy(c->list + slot.at + numbers_of(len), ids, n * sizeof *ids);
+    if (c->clause_bits < MAX_CLAUSE_BITS && 2 * (uint64_t)c->n_clauses > UINT64_C(1) << c->clause_bits) grow_clauses(c);
+    put_clause(c, &slot);
+    c->n_clauses++;
 }

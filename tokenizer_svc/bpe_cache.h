@@ -1,9 +1,10 @@
 // The words that were seen lately, with their tokens: nine of ten words of any text are among them.
 //
 // A word of at most 15 bytes is a key of 16 with its length in the last, compared at once; one of at most 31 is a key
-// of
-// 32. Up to three (seven) ids lie in the slot itself, so that a hit is one cache line; more lie in a list beside it.
-// The tables begin small, double while they fill, and then replace. One thread's; bounded by RELAY_BPE_CACHE_MAX_BYTES.
+// of 32. Up to three (seven) ids lie in the slot itself, so that a hit is one cache line; more lie in a list beside it.
+// Longer words (scripts without spaces make words of whole clauses) lie in the list with their ids, and are found by a
+// hash and confirmed by their bytes. The tables begin small, double while they fill, and then replace. One thread's;
+// bounded by RELAY_BPE_CACHE_MAX_BYTES.
 #ifndef RELAY_TOKENIZER_SVC_BPE_CACHE_H
 #define RELAY_TOKENIZER_SVC_BPE_CACHE_H
 
@@ -15,11 +16,12 @@
 enum {
     RELAY_BPE_SHORT_WORD = 15, // bytes
     RELAY_BPE_LONG_WORD = 31,
+    RELAY_BPE_CLAUSE = 1023,
     RELAY_BPE_SHORT_IDS = 3,
     RELAY_BPE_LONG_IDS = 7,
-    RELAY_BPE_CACHE_MAX_BYTES = 33 << 20,
+    RELAY_BPE_CACHE_MAX_BYTES = 42 << 20,
     RELAY_BPE_CACHE_PROBES = 4, // sets
-    RELAY_BPE_LIST_SLACK = 16,  // ids behind the list that may be read
+    RELAY_BPE_LIST_SLACK = 32,  // ids behind the list that may be read
 };
 
 typedef struct relay_bpe_key {
@@ -38,14 +40,21 @@ typedef struct relay_bpe_long_slot {
     uint32_t n;
 } relay_bpe_long_slot;
 
+typedef struct relay_bpe_clause_slot {
+    uint64_t hash;
+    uint32_t at;     // in the list: its bytes, in whole numbers of the list, and behind them its ids
+    uint16_t len, n; // len 0: free
+} relay_bpe_clause_slot;
+
 _Static_assert(sizeof(relay_bpe_short_slot) == 32 && sizeof(relay_bpe_long_slot) == 64, "parts of a cache line");
 
 typedef struct relay_bpe_cache {
-    relay_bpe_short_slot *shorts; // [2^short_bits] in sets of two, and some sets for those that run over the end
-    relay_bpe_long_slot *longs;   // [2^long_bits] in sets of two
-    uint32_t short_bits, long_bits;
-    uint32_t n_shorts, n_longs; // added since the last growth
-    uint32_t *list;             // ids that do not fit into slots
+    relay_bpe_short_slot *shorts;   // [2^short_bits] in sets of two, and some sets for those that run over the end
+    relay_bpe_long_slot *longs;     // [2^long_bits] in sets of two
+    relay_bpe_clause_slot *clauses; // [2^clause_bits] in sets of two
+    uint32_t short_bits, long_bits, clause_bits;
+    uint32_t n_shorts, n_longs, n_clauses; // added since all was empty
+    uint32_t *list;                        // what does not fit into slots
     uint32_t n_list, list_cap;
 } relay_bpe_cache;
 
@@ -98,13 +107,36 @@ static inline const relay_bpe_short_slot *relay_bpe_cache_find_short(const relay
     return NULL;
 }
 
-// Of words of 16 to 31 bytes.
-void relay_bpe_long_key_of(const char *word, size_t len, uint32_t kind, relay_bpe_key k[2]);
-relay_bpe_long_slot *relay_bpe_cache_long_set(const relay_bpe_cache *c, const relay_bpe_key k[2]);
-const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]);
+// ---- Words of 16 to 31 bytes
 
-// Remembers the ids, n > 0, of a word that is not there.
+static inline void relay_bpe_long_key_of(const char *word, size_t len, size_t room, uint32_t kind, relay_bpe_key k[2]) {
+    memcpy(&k[0], word, sizeof k[0]);
+    k[1] = relay_bpe_key_of(word + sizeof k[0], len - sizeof k[0], room - sizeof k[0], kind | 2); // and so not all zero
+}
+
+static inline relay_bpe_long_slot *relay_bpe_cache_long_set(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
+    uint64_t h = relay_bpe_key_hash(k[0]) ^ relay_bpe_key_hash(k[1]) >> 7;
+    return &c->longs[h * UINT64_C(0x9E3779B97F4A7C15) >> (64 - c->long_bits) & ~UINT64_C(1)];
+}
+
+static inline const relay_bpe_long_slot *relay_bpe_cache_find_long(const relay_bpe_cache *c, const relay_bpe_key k[2]) {
+    const relay_bpe_long_slot *set = relay_bpe_cache_long_set(c, k);
+    for (int i = 0; i < 2; i++)
+        if (relay_bpe_key_equal(set[i].key[0], k[0]) && relay_bpe_key_equal(set[i].key[1], k[1])) return &set[i];
+    return NULL;
+}
+
+// ---- Words of 32 to RELAY_BPE_CLAUSE bytes, by relay_word_hash()
+
+// Their ids, and how many; NULL if they are not there. Valid until the next word is added.
+const uint32_t *relay_bpe_cache_find_clause(const relay_bpe_cache *c, const char *word, size_t len, uint64_t hash,
+                                            uint32_t *n);
+
+// ---- Remembers the ids, n > 0, of a word that is not there
+
 void relay_bpe_cache_add_short(relay_bpe_cache *c, relay_bpe_key k, const uint32_t *ids, uint32_t n);
 void relay_bpe_cache_add_long(relay_bpe_cache *c, const relay_bpe_key k[2], const uint32_t *ids, uint32_t n);
+void relay_bpe_cache_add_clause(relay_bpe_cache *c, const char *word, size_t len, uint64_t hash, const uint32_t *ids,
+                                uint32_t n);
 
 #endif

@@ -7,8 +7,7 @@
 //      up as if they were words;
 //   4. one pass over the word (bpe_linear.h);
 //   5. the definition (bpe_merge.h): for models with affixes or with rules that a pass cannot follow, and for words
-//   with
-//      bytes that are no token.
+//      with bytes that are no token.
 //
 // Where there are no pre-tokenizers (SentencePiece), a whole text is one word and goes by 3.
 #include "tokenizer_svc/bpe_model.h"
@@ -28,11 +27,13 @@
 #include "tokenizer_svc/bpe_rules.h"
 #include "tokenizer_svc/bpe_trie.h"
 #include "tokenizer_svc/scan.h"
+#include "tokenizer_svc/word_cache.h"
 
 enum {
     BLOCK = 256, // words
     MAX_IDLE = 16,
-    ROOM = RELAY_BPE_SHORT_WORD + 1, // ids that a short word may write
+    SHORT_ROOM = RELAY_BPE_SHORT_WORD + 1, // ids that a short word may write
+    ROOM = RELAY_BPE_LONG_WORD + 1,        // and a longer one
     MAX_AFFIX = 64,
 };
 
@@ -291,7 +292,7 @@ static void encode_parts(run *r, size_t begin, size_t end) {
     encode_spans(r, block_begin, ends, n, PART);
 }
 
-// A word that is in no cache and too long for one.
+// A word that is in no cache, by its parts.
 static void encode_longest(run *r, size_t begin, size_t end, span_kind kind) {
     const bpe *b = r->b;
     uint32_t whole = RELAY_BPE_NONE;
@@ -308,34 +309,47 @@ static void encode_longest(run *r, size_t begin, size_t end, span_kind kind) {
         encode_pieces(r, begin, end);
 }
 
-// Whether the tokens from `first` on have pieces of so many bytes, so that the offsets of later ones are known, too.
+// Whether the tokens from `first` on stand for the bytes of their pieces, so that their offsets are known by them.
 static bool have_length(const run *r, uint32_t first, size_t len) {
+    const bpe *b = r->b;
     size_t sum = 0;
-    for (uint32_t i = first; i < r->enc->n; i++)
-        sum += r->b->rules.made[r->enc->ids[i]].len;
+    for (uint32_t i = first; i < r->enc->n; i++) {
+        uint32_t id = r->enc->ids[i];
+        if (b->has_unk && id == b->unk_id) return false;
+        sum += b->rules.made[id].len;
+    }
     return sum == len && r->enc->n > first;
 }
 
-static void encode_longer(run *r, size_t begin, size_t end, span_kind kind) {
-    size_t len = end - begin;
-    if (len > RELAY_BPE_LONG_WORD) {
-        encode_longest(r, begin, end, kind);
-        return;
-    }
-    relay_bpe_key key[2];
-    relay_bpe_long_key_of(r->text + begin, len, kind == WORD || !r->b->whole_words ? 0 : 1, key);
-    const relay_bpe_long_slot *slot = relay_bpe_cache_find_long(&r->w->cache, key);
-    if (slot != NULL) {
-        add_ids(r, begin, slot->n <= RELAY_BPE_LONG_IDS ? slot->id : r->w->cache.list + slot->id[0], slot->n);
-        return;
-    }
+// A word of 16 to 31 bytes that is not in the cache.
+static void encode_long(run *r, size_t begin, size_t end, span_kind kind, const relay_bpe_key key[2]) {
     uint32_t first = r->enc->n;
     if ((uint8_t)r->text[end - 3] >= 0xE0) // of three bytes a character: its parts are known sooner than the whole
         encode_longest(r, begin, end, kind);
     else
         encode_anew(r, begin, end, kind);
-    if (r->b->rules.is_linear && have_length(r, first, len))
+    if (r->b->rules.is_linear && have_length(r, first, end - begin))
         relay_bpe_cache_add_long(&r->w->cache, key, r->enc->ids + first, r->enc->n - first);
+}
+
+// A word of 32 bytes or more. Pieces of words are not remembered: their words are.
+static void encode_clause(run *r, size_t begin, size_t end, span_kind kind) {
+    size_t len = end - begin;
+    if (len > RELAY_BPE_CLAUSE || kind == PIECE) {
+        encode_longest(r, begin, end, kind);
+        return;
+    }
+    const char *word = r->text + begin;
+    uint64_t hash = relay_word_hash(word, len);
+    uint32_t n, first = r->enc->n;
+    const uint32_t *ids = relay_bpe_cache_find_clause(&r->w->cache, word, len, hash, &n);
+    if (ids != NULL) {
+        add_ids(r, begin, ids, n);
+        return;
+    }
+    encode_longest(r, begin, end, kind);
+    if (r->b->rules.is_linear && have_length(r, first, len))
+        relay_bpe_cache_add_clause(&r->w->cache, word, len, hash, r->enc->ids + first, r->enc->n - first);
 }
 
 // The text's spans from `begin`, each up to its end; n <= BLOCK.
@@ -357,7 +371,7 @@ static inline __attribute__((always_inline)) void encode_block(run *r, size_t be
             __builtin_prefetch(sets[i]);
         } else if (len <= RELAY_BPE_LONG_WORD) {
             relay_bpe_key key[2];
-            relay_bpe_long_key_of(text + at, len, key_kind, key);
+            relay_bpe_long_key_of(text + at, len, len_of_text - at, key_kind, key);
             __builtin_prefetch(relay_bpe_cache_long_set(&w->cache, key));
         }
         at = ends[i];
@@ -369,30 +383,49 @@ static inline __attribute__((always_inline)) void encode_block(run *r, size_t be
     uint32_t *out = enc->ids + enc->n; // the encoding's own count stands still while words come from the cache
     at = begin;
     for (size_t i = 0; i < n; at = ends[i++]) {
-        size_t end = ends[i];
-        if (end - at <= RELAY_BPE_SHORT_WORD) {
+        size_t end = ends[i], len = end - at;
+        relay_bpe_key key[2]; // of a word of 16 to 31 bytes
+        const uint32_t *ids = NULL;
+        uint32_t n_ids = 0;
+        if (len <= RELAY_BPE_SHORT_WORD) {
             const relay_bpe_short_slot *slot = relay_bpe_cache_find_short(sets[i], keys[i]);
             if (slot != NULL) {
-                const uint32_t *ids = slot->id;
-                uint32_t *first = out;
-                if (slot->n <= RELAY_BPE_SHORT_IDS)
+                ids = slot->id;
+                n_ids = slot->n;
+                if (n_ids <= RELAY_BPE_SHORT_IDS)
                     memcpy(out, ids, sizeof slot->id);
                 else // more than there are, up to what a word may write: of a fixed size
+                    memcpy(out, list + ids[0], SHORT_ROOM * sizeof *ids);
+            }
+        } else if (len <= RELAY_BPE_LONG_WORD) {
+            relay_bpe_long_key_of(text + at, len, len_of_text - at, key_kind, key);
+            const relay_bpe_long_slot *slot = relay_bpe_cache_find_long(&w->cache, key);
+            if (slot != NULL) {
+                ids = slot->id;
+                n_ids = slot->n;
+                if (n_ids <= RELAY_BPE_LONG_IDS)
+                    memcpy(out, ids, sizeof slot->id);
+                else
                     memcpy(out, list + ids[0], ROOM * sizeof *ids);
-                out += slot->n;
-                if (has_offsets) {
-                    enc->n = (uint32_t)(out - enc->ids);
-                    write_offsets(r, (uint32_t)(first - enc->ids), at);
-                }
-                continue;
             }
         }
+        if (ids != NULL) {
+            uint32_t first = (uint32_t)(out - enc->ids);
+            out += n_ids;
+            if (has_offsets) {
+                enc->n = first + n_ids;
+                write_offsets(r, first, at);
+            }
+            continue;
+        }
         enc->n = (uint32_t)(out - enc->ids);
-        if (end - at > RELAY_BPE_SHORT_WORD) {
-            encode_longer(r, at, end, kind);
-        } else {
+        if (len <= RELAY_BPE_SHORT_WORD) {
             uint32_t m = encode_anew(r, at, end, kind);
             if (m > 0) relay_bpe_cache_add_short(&w->cache, keys[i], w->ids, m);
+        } else if (len <= RELAY_BPE_LONG_WORD) {
+            encode_long(r, at, end, kind, key);
+        } else {
+            encode_clause(r, at, end, kind);
         }
         out = enc->ids + enc->n;
         list = w->cache.list;
