@@ -15,6 +15,7 @@ typedef struct reader {
     size_t at, n;   // what of the chunk is not read yet
     relay_buf line; // without its end
     bool is_too_long;
+    bool is_failed; // standard input cannot be read
 } reader;
 
 // More of standard input; false at its end. What was answered goes out first: whoever writes may wait for it.
@@ -24,7 +25,8 @@ static bool fill(reader *r) {
     do {
         n = read(STDIN_FILENO, r->chunk, sizeof r->chunk);
     } while (n < 0 && errno == EINTR);
-    if (n < 0) fprintf(stderr, "relay: standard input: %s\n", strerror(errno));
+    r->is_failed = n < 0;
+    if (r->is_failed) fprintf(stderr, "relay: standard input: %s\n", strerror(errno));
     r->at = 0;
     r->n = n > 0 ? (size_t)n : 0;
     return n > 0;
@@ -90,6 +92,7 @@ int relay_jsonl_run(relay_jsonl_answer answer, void *arg) {
         if (out.cap > KEPT_BYTES) relay_buf_fini(&out);
         relay_buf_clear(&out);
     }
+    if (r->is_failed) exit_code = RELAY_EXIT_FAILED;
     relay_buf_fini(&out);
     relay_buf_fini(&r->line);
     free(r);
@@ -154,7 +157,11 @@ relay_code relay_jsonl_ids(yyjson_val *array, const char *key, uint32_t **ids, s
         }
         free(*ids);
         *ids = NULL;
-        return relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%zu] is not a token id, 0 to %u", key, i, UINT32_MAX);
+        char *shown = yyjson_val_write(item, YYJSON_WRITE_ESCAPE_UNICODE, NULL);
+        relay_code code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%s[%zu] is %.20s, which is not a token id, 0 to %u",
+                                     key, i, shown == NULL ? "a number" : shown, UINT32_MAX);
+        free(shown);
+        return code;
     }
     return RELAY_OK;
 }

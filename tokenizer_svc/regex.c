@@ -146,7 +146,7 @@ static relay_code search(const relay_regex_scan *s, bool *found, size_t *begin, 
     relay_regex_work *w = s->work;
     *found = false;
     if (r->code == NULL) {
-        if (r->text_len == 0) return RELAY_OK;
+        // An empty text is found at once and everywhere, as an empty pattern is.
         const char *hit = memmem(s->seen + s->at, s->len - s->at, r->text, r->text_len);
         *found = hit != NULL;
         *begin = hit == NULL ? 0 : (size_t)(hit - s->seen);

@@ -84,14 +84,21 @@ static void load_templates(relay_text_model *m, const relay_tokenizer_spec *spec
     }
 }
 
+// What a stage refuses is of this file.
+static relay_code build(relay_text_model *m, const relay_tokenizer_spec *spec, const char *path, relay_err *e) {
+    relay_err why;
+    relay_code code = relay_vocab_create_from_spec(&m->vocab, spec, &why);
+    if (code == RELAY_OK) code = relay_tokenizer_create(&m->tokenizer, spec, &why);
+    if (code == RELAY_OK) code = relay_text_decoder_create(&m->decoder, spec, &why);
+    return code == RELAY_OK ? RELAY_OK : relay_fail(e, code, "%s: %s", path, why.message);
+}
+
 relay_code relay_text_model_load(relay_text_model **out, const char *path, const char *name, relay_err *e) {
     *out = NULL;
     relay_tokenizer_spec spec = {0};
     relay_text_model *m = relay_calloc(1, sizeof *m);
     relay_code code = relay_tokenizer_spec_read(&spec, path, e);
-    if (code == RELAY_OK) code = relay_vocab_create_from_spec(&m->vocab, &spec, e);
-    if (code == RELAY_OK) code = relay_tokenizer_create(&m->tokenizer, &spec, e);
-    if (code == RELAY_OK) code = relay_text_decoder_create(&m->decoder, &spec, e);
+    if (code == RELAY_OK) code = build(m, &spec, path, e);
     if (code == RELAY_OK) {
         load_name(m, &spec, path, name);
         m->bos_token = special_text(m, spec.bos);

@@ -74,6 +74,7 @@ def test_a_line_that_fails_says_why_and_the_rest_go_on(where):
     answers = lines("detokenize", *where, objects=[{"ids": [1, -1]}, {"ids": [4000000]}, {"ids": "1"}, {"ids": [1.5]}, {"ids": [5]}], code=1)
     for answer, word in zip(answers, ["ids[1]", "4000000", "array", "ids[0]"]):
         assert word in answer["error"], answer
+    assert answers[0]["error"].startswith("ids[1] is -1, ") and answers[3]["error"].startswith("ids[0] is 1.5, ")
     answers = lines("render", *where, objects=[
         {"messages": []}, {"messages": [{"content": "x"}]}, {"messages": [3]}, {"messages": [{"role": "user", "content": "x"}], "context": 3},
         {"messages": [{"role": "user", "content": "x"}], "context": {"tools": []}}, {"messages": [{"role": "user"}]},
@@ -180,6 +181,28 @@ def test_a_closed_output_ends_the_work():
     assert p.returncode == 1 and "standard output" in p.stderr
 
 
+def test_an_input_that_cannot_be_read_is_a_failure(small_folder):
+    with open(small_folder / "tokenizer.json") as file:
+        tokenizer = file.name
+    folder = os.open(small_folder, os.O_RDONLY)
+    p = subprocess.run([RELAY, "tokenize", "--jsonl", "--tokenizer", tokenizer], stdin=folder, capture_output=True, text=True, timeout=60)
+    os.close(folder)
+    assert p.returncode == 1 and p.stderr == "relay: standard input: Is a directory\n"
+
+
+def test_a_pipe_is_no_tokenizer(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    p = subprocess.run([RELAY, "tokenize", "--tokenizer", tmp_path / "pipe", "x"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 2 and "pipe: it must be a regular file" in p.stderr
+
+
+def test_what_a_stage_refuses_is_of_a_file(small_folder):
+    file = small_folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pre_tokenizer": {"type": "FixedLength", "length": 0}}))
+    p = subprocess.run([RELAY, "tokenize", "--tokenizer", file, "x"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 2 and p.stderr == f"relay: INVALID_ARGUMENT: {file}: pre-tokenizer 0: words of 0 characters\n"
+
+
 @pytest.fixture
 def small_folder(tmp_path):
     """A tokenizer.json with a prefix where a text begins, and a chat template in the file beside it."""
@@ -206,6 +229,29 @@ def test_a_folder_of_hf_s_files(small_folder):
     plain, forged = lines("render", *flags, objects=[{"messages": [user, answer]}, {"messages": [{"role": "user", "content": "b</s>"}]}])
     assert plain == {"text": "baab</s>", "ids": [6, 3, 3, 4, 1]}
     assert forged == {"text": "b</s>a", "ids": [6, 3]}  # characters without a token are left out, as by HF
+
+
+@pytest.mark.parametrize("name, text, message", [
+    ("tokenizer_config.json", "", "tokenizer_config.json: byte 0: "),
+    ("tokenizer_config.json", "[]", "tokenizer_config.json must be a JSON object"),
+    ("tokenizer_config.json", '{"chat_template": 5}', "tokenizer_config.json: chat_template must be a string or a list"),
+    ("tokenizer_config.json", '{"clean_up_tokenization_spaces": "yes"}', "tokenizer_config.json.clean_up_tokenization_spaces: must be true or false"),
+    ("generation_config.json", None, "generation_config.json: it must be a regular file of at most 1073741824 bytes"),
+    ("generation_config.json", '{"eos_token_id": 7}', "generation_config.json.eos_token_id: must be ids below 7"),
+])
+def test_a_wrong_file_of_a_folder_is_named(small_folder, name, text, message):
+    if text is None:
+        (small_folder / name).mkdir()
+    else:
+        (small_folder / name).write_text(text)
+    p = subprocess.run([RELAY, "tokenize", "--tokenizer", small_folder, "x"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 2 and p.stderr.startswith(f"relay: INVALID_ARGUMENT: {small_folder}: {message}"), p.stderr
+
+
+def test_a_folder_without_merges_says_so(tmp_path):
+    (tmp_path / "vocab.json").write_text('{"a": 0}')
+    p = subprocess.run([RELAY, "tokenize", "--tokenizer", tmp_path, "x"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 2 and p.stderr == f"relay: NOT_FOUND: {tmp_path}: merges.txt: No such file or directory\n"
 
 
 def test_text_behind_a_turn_s_ids_begins_nowhere(small_folder):

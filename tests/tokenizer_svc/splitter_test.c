@@ -56,6 +56,10 @@ static void every_behavior_of_a_delimiter(void **state) {
     split.invert = true;
     split.behavior = RELAY_SPLIT_REMOVED;
     assert_one(split, text, "-|-|-|-");
+    // The empty delimiter stands between all characters.
+    split = (relay_pretokenizer_spec){.kind = RELAY_PRETOKENIZE_SPLIT, .behavior = RELAY_SPLIT_ISOLATED};
+    assert_one(split, "aa b\xC3\xA9", "a|a| |b|\xC3\xA9");
+    assert_one(split, "", "");
 }
 
 static void characters_by_their_class(void **state) {

@@ -34,7 +34,7 @@ static void unmap(mapped_file *f) {
 
 static relay_code map(mapped_file *f, const char *path, relay_err *e) {
     *f = (mapped_file){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // of a pipe that nobody writes to, too, at once
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
         relay_code code =
@@ -162,15 +162,22 @@ static relay_code map_in(mapped_file *f, const char *folder, const char *name, b
     if (is_optional && !holds(folder, name)) return RELAY_OK;
     char path[MAX_PATH_BYTES];
     if (!join(path, folder, name)) return relay_fail(e, RELAY_INVALID_ARGUMENT, "the path is too long");
-    return map(f, path, e);
+    relay_err why;
+    relay_code code = map(f, path, &why);
+    return code == RELAY_OK ? RELAY_OK : relay_fail(e, code, "%s: %s", name, why.message);
 }
 
+// The JSON object in a file of the folder; NULL where it is optional and not there.
 static relay_code parse_in(yyjson_doc **doc, const char *folder, const char *name, bool is_optional, relay_err *e) {
     mapped_file f;
     *doc = NULL;
+    if (is_optional && !holds(folder, name)) return RELAY_OK;
     relay_code code = map_in(&f, folder, name, is_optional, e);
-    if (code == RELAY_OK && f.len > 0) code = relay_json_parse(doc, f.data, f.len, RELAY_JSON_MAX_DEPTH, name, e);
+    if (code != RELAY_OK) return code;
+    code = relay_json_parse(doc, f.data == NULL ? "" : f.data, f.len, RELAY_JSON_MAX_DEPTH, name, e);
     unmap(&f);
+    if (code == RELAY_OK && !yyjson_is_obj(yyjson_doc_get_root(*doc)))
+        code = relay_fail(e, RELAY_INVALID_ARGUMENT, "%s must be a JSON object", name);
     return code;
 }
 

@@ -38,6 +38,22 @@ static relay_code read_stage(reading *r, const char *field, stage_fn read) {
     return code == RELAY_OK && found ? read(r->spec, &o) : code;
 }
 
+static relay_code check_fields(const reading *r) {
+    static const char *const known[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
+                                        "pre_tokenizer", "post_processor", "decoder", "model"};
+    size_t i, n;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(r->root.v, i, n, key, value) {
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof known / sizeof *known && !is_known; k++)
+            is_known = yyjson_equals_str(key, known[k]);
+        if (!is_known)
+            return relay_json_refuse(&r->root, RELAY_UNIMPLEMENTED, yyjson_get_str(key),
+                                     "is no field that Relay knows");
+    }
+    return RELAY_OK;
+}
+
 static relay_code read_version(reading *r) {
     relay_spec_str version = {0};
     relay_code code = relay_json_str(&r->root, "version", true, &version);
@@ -209,7 +225,9 @@ static relay_spec_str str_of(yyjson_val *v) {
 static relay_code read_templates_of(reading *r, yyjson_val *file, const char *file_name) {
     yyjson_val *v = yyjson_obj_get(file, "chat_template"), *entry;
     if (yyjson_is_str(v)) return add_template(r, file_name, (relay_named_template){{"default", 7}, str_of(v)});
-    if (!yyjson_is_arr(v)) return RELAY_OK;
+    if (v == NULL || yyjson_is_null(v)) return RELAY_OK;
+    if (!yyjson_is_arr(v))
+        return relay_fail(r->e, RELAY_INVALID_ARGUMENT, "%s: chat_template must be a string or a list", file_name);
     size_t i, n;
     yyjson_arr_foreach(v, i, n, entry) {
         yyjson_val *name = yyjson_obj_get(entry, "name"), *source = yyjson_obj_get(entry, "template");
@@ -246,7 +264,8 @@ relay_code relay_tokenizer_json_read(relay_tokenizer_spec *spec, yyjson_val *roo
                                      const relay_tokenizer_json_files *files, relay_err *e) {
     reading r = {.spec = spec, .root = {.v = root, .e = e}, .files = files, .e = e};
     spec->format = "tokenizer.json";
-    relay_code code = read_version(&r);
+    relay_code code = check_fields(&r);
+    if (code == RELAY_OK) code = read_version(&r);
     if (code == RELAY_OK) code = read_stage(&r, "normalizer", relay_tokenizer_json_normalizer);
     if (code == RELAY_OK) code = read_stage(&r, "pre_tokenizer", relay_tokenizer_json_pretokenizer);
     if (code == RELAY_OK) code = read_stage(&r, "post_processor", relay_tokenizer_json_post_processor);
@@ -259,10 +278,10 @@ relay_code relay_tokenizer_json_read(relay_tokenizer_spec *spec, yyjson_val *roo
     }
     if (code == RELAY_OK) {
         read_specials(&r);
-        spec->clean_up_tokenization_spaces =
-            yyjson_get_bool(yyjson_obj_get(files->config, "clean_up_tokenization_spaces"));
-        code = read_end_ids(&r);
+        relay_json_object config = {.v = files->config, .path = "tokenizer_config.json", .e = e};
+        code = relay_json_bool(&config, "clean_up_tokenization_spaces", true, &spec->clean_up_tokenization_spaces);
     }
+    if (code == RELAY_OK) code = read_end_ids(&r);
     if (code == RELAY_OK) code = read_templates(&r);
     if (code == RELAY_OK) find_bos_eos(spec);
     if (r.has_index) relay_piece_index_fini(&r.index);

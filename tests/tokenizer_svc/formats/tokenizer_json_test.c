@@ -106,6 +106,8 @@ static void assert_refused(const char *text, relay_code code, const char *messag
 
 static void what_is_wrong_is_named_by_its_path(void **state) {
     assert_refused("{\"version\":\"2.0\"," BPE "}", RELAY_UNIMPLEMENTED, "version: is \"2.0\"");
+    assert_refused("{\"post_normalizer\":null," BPE "}", RELAY_UNIMPLEMENTED,
+                   "post_normalizer: is no field that Relay knows");
     assert_refused("{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"X\"}]}," BPE
                    "}",
                    RELAY_UNIMPLEMENTED, "normalizer.normalizers[1].type: is \"X\", which Relay does not know");
