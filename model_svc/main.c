@@ -130,6 +130,11 @@ static relay_code load(process *p, const relay_model_settings *s, relay_err *e) 
         info->name, info->architecture, info->weight_format, (unsigned long long)info->weight_bytes, s->kv_type,
         (unsigned long long)info->kv_bytes, info->max_context, kernels->name,
         (long long)((relay_mono_now() - begin) / 1000));
+    if (info->max_context < s->max_context) {
+        RELAY_LOG(RELAY_LOG_WARN, "the KV cache holds less than --max-context",
+                  "max_context=%u asked=%lld kv_bytes=%llu", info->max_context, (long long)s->max_context,
+                  (unsigned long long)info->kv_bytes);
+    }
     return RELAY_OK;
 }
 

@@ -13,7 +13,16 @@ SUMMARY = r"prompt_tokens=\d+ time_to_first_token=[\d.]+ms time_per_output_token
 
 
 def children():
-    return set(subprocess.run(["pgrep", "-f", "bazel-bin/(model_svc|tokenizer_svc)/relay-"], stdout=subprocess.PIPE, text=True).stdout.split())
+    """Services of this checkout that run: others may have theirs."""
+    found = subprocess.run(["pgrep", "-f", "bazel-bin/(model_svc|tokenizer_svc)/relay-"], stdout=subprocess.PIPE, text=True).stdout.split()
+    programs = os.path.realpath(ROOT / "bazel-bin")
+
+    def program(pid):
+        try:
+            return os.readlink("/proc/%s/exe" % pid)
+        except OSError:  # it has ended
+            return ""
+    return {pid for pid in found if program(pid).startswith(programs)}
 
 
 def test_asks_answers_and_leaves_nothing_behind():
