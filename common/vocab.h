@@ -66,6 +66,8 @@ relay_code relay_vocab_create(relay_vocab **out, const relay_vocab_table *table,
 int relay_vocab_byte_of_name(const char *piece, size_t len);
 size_t relay_vocab_unescape_spaces(const char *piece, size_t len, char *out);
 
+// What a number of tokenizer.ggml.token_type says of the piece with this id; 0 for a number that is none.
+relay_token_kind relay_vocab_gguf_kind(double type, const char *piece, size_t len, uint32_t id);
 // Reads tokenizer.ggml.tokens, token_type and the special ids (bos, eos, eot, eom, unknown, padding); `g` may be closed
 // afterwards. Refuses a tokenizer.ggml.model it does not know by name, a missing or short token_type, duplicate pieces,
 // ids out of range. A token of type "unused", or a user-defined one named "[PAD<its id>]", is PADDING.

@@ -57,8 +57,7 @@ static bool is_padding_name(const char *piece, size_t len, uint32_t id) {
     return len == (size_t)n && memcmp(piece, name, len) == 0;
 }
 
-// From the numbers of tokenizer.ggml.token_type; 0 for one that is none.
-static relay_token_kind kind_of(double type, const char *piece, size_t len, uint32_t id) {
+relay_token_kind relay_vocab_gguf_kind(double type, const char *piece, size_t len, uint32_t id) {
     static const relay_token_kind kinds[] = {
         [1] = RELAY_TOKEN_NORMAL, [2] = RELAY_TOKEN_UNKNOWN, [3] = RELAY_TOKEN_CONTROL,
         [4] = RELAY_TOKEN_USER,   [5] = RELAY_TOKEN_PADDING, [6] = RELAY_TOKEN_BYTE,
@@ -113,7 +112,7 @@ static relay_code read_tokens(reading *r, relay_str_index *pieces, relay_err *e)
         size_t len;
         relay_gguf_string_at(r->g, KEY_TOKENS, id, &piece, &len);
         double type = relay_gguf_number_at(r->g, KEY_TYPES, id);
-        relay_token_kind kind = kind_of(type, piece, len, id);
+        relay_token_kind kind = relay_vocab_gguf_kind(type, piece, len, id);
         relay_code code = check_piece(piece, len, type, kind, id, e);
         if (code != RELAY_OK) return code;
         relay_vocab_entry *t = &r->tokens[id];

@@ -327,16 +327,16 @@ static void reserve_row(relay_dfa *d, uint32_t *cap, uint32_t state) {
 static void put_bytes(relay_nfa *n, subsets *s, relay_dfa *d, uint32_t state) {
     uint32_t *row = d->rows + (uint64_t)state * d->n_classes;
     memset(row, 0xFF, d->n_classes * sizeof row[0]);
-    relay_byte_set todo = {{0}};
+    relay_byte_set unread = {{0}};
     for (uint32_t i = s->begins[state]; i < s->begins[state + 1]; i++) {
         const node *x = &n->nodes[s->items[i]];
         if (x->kind != NODE_SET) continue;
         for (uint32_t w = 0; w < 4; w++)
-            todo.bits[w] |= n->class_sets[x->arg].bits[w];
+            unread.bits[w] |= n->class_sets[x->arg].bits[w];
     }
     for (uint32_t c = 0; c < d->n_classes; c++) {
-        if (!has(&todo, c)) continue;
-        relay_byte_set same = todo;
+        if (!has(&unread, c)) continue;
+        relay_byte_set same = unread;
         uint32_t begin = s->n_items;
         begin_closure(n);
         for (uint32_t i = s->begins[state]; i < s->begins[state + 1]; i++) {
@@ -355,7 +355,7 @@ static void put_bytes(relay_nfa *n, subsets *s, relay_dfa *d, uint32_t state) {
             if (has(&same, k)) row[k] = to;
         }
         for (uint32_t w = 0; w < 4; w++)
-            todo.bits[w] &= ~same.bits[w];
+            unread.bits[w] &= ~same.bits[w];
     }
 }
 

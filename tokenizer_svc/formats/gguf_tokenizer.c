@@ -55,25 +55,6 @@ struct reader {
 
 // ---- Tokens
 
-// Converters fill a vocabulary up to the matrix's rows with "[PAD<id>]"; older ones mark these as user-defined.
-static bool is_padding_name(const char *piece, size_t len, uint32_t id) {
-    char name[24];
-    int n = snprintf(name, sizeof name, "[PAD%" PRIu32 "]", id);
-    return len == (size_t)n && memcmp(piece, name, len) == 0;
-}
-
-// From the numbers of tokenizer.ggml.token_type; 0 for one that is none.
-static relay_token_kind kind_of(double type, const char *piece, size_t len, uint32_t id) {
-    static const relay_token_kind kinds[] = {
-        [1] = RELAY_TOKEN_NORMAL, [2] = RELAY_TOKEN_UNKNOWN, [3] = RELAY_TOKEN_CONTROL,
-        [4] = RELAY_TOKEN_USER,   [5] = RELAY_TOKEN_PADDING, [6] = RELAY_TOKEN_BYTE,
-    };
-    for (uint32_t i = 1; i < sizeof kinds / sizeof *kinds; i++)
-        if (type == i)
-            return kinds[i] == RELAY_TOKEN_USER && is_padding_name(piece, len, id) ? RELAY_TOKEN_PADDING : kinds[i];
-    return 0;
-}
-
 static relay_code check_counts(reader *r, uint64_t *n_bytes, relay_err *e) {
     uint64_t n_tokens, n_types, n_scores;
     bool has_scores;
@@ -129,7 +110,7 @@ static relay_code read_tokens(reader *r, relay_err *e) {
         size_t len;
         relay_gguf_string_at(r->g, TOKENS, id, &piece, &len);
         double type = relay_gguf_number_at(r->g, TYPES, id);
-        relay_token_kind kind = kind_of(type, piece, len, id);
+        relay_token_kind kind = relay_vocab_gguf_kind(type, piece, len, id);
         code = check_token(piece, len, type, kind, id, e);
         if (code != RELAY_OK) return code;
         m->tokens[id].kind = kind;
