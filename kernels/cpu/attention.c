@@ -84,10 +84,9 @@ static uint64_t partial_size(const work *w) {
 
 // ---- Scores
 
-// The keys of dimension k at 16 positions; `head` is a head's part of a block, or of a tail (F16).
-RELAY_INLINE vf load_key(relay_kv_type type, const relay_kv_layout *l, const char *head, uint32_t k) {
-    const char *numbers = head + (uint64_t)k * RELAY_BLOCK_TOKENS * relay_kv_bits(type) / 8;
-    const uint16_t *scale = (const uint16_t *)(const void *)(head + l->key_scales_at) + 2 * k;
+// 16 numbers of a type; `pair` is their scale and minimum, read for quantized types alone.
+RELAY_INLINE vf load_numbers(relay_kv_type type, const char *numbers, const char *pair) {
+    const uint16_t *scale = (const uint16_t *)(const void *)pair;
     switch (type) {
     case RELAY_KV_F32:
         return vf_load((const float *)(const void *)numbers);
@@ -102,23 +101,17 @@ RELAY_INLINE vf load_key(relay_kv_type type, const relay_kv_layout *l, const cha
     }
 }
 
+// The keys of dimension k at 16 positions; `head` is a head's part of a block, or of a tail (F16).
+RELAY_INLINE vf load_key(relay_kv_type type, const relay_kv_layout *l, const char *head, uint32_t k) {
+    return load_numbers(type, head + (uint64_t)k * RELAY_BLOCK_TOKENS * relay_kv_bits(type) / 8,
+                        head + l->key_scales_at + k * RELAY_KV_PAIR_BYTES);
+}
+
 // Values [v, v + 16) of a position.
 RELAY_INLINE vf load_value(relay_kv_type type, const relay_kv_layout *l, const char *head, uint32_t slot, uint32_t v) {
-    const char *numbers = head + l->values_at + slot * l->value_row_bytes + v * relay_kv_bits(type) / 8;
-    const uint16_t *scale = (const uint16_t *)(const void *)(head + l->value_scales_at) +
-                            2 * (slot * l->n_groups + v / RELAY_KV_VALUE_GROUP);
-    switch (type) {
-    case RELAY_KV_F32:
-        return vf_load((const float *)(const void *)numbers);
-    case RELAY_KV_BF16:
-        return vf_load_bf16((const uint16_t *)(const void *)numbers);
-    case RELAY_KV_INT8:
-        return vf_fma(vf_load_u8((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
-    case RELAY_KV_INT4:
-        return vf_fma(vf_load_u4((const uint8_t *)numbers), vf_set_f16(scale), vf_set_f16(scale + 1));
-    default:
-        return vf_load_f16((const uint16_t *)(const void *)numbers);
-    }
+    return load_numbers(type, head + l->values_at + slot * l->value_row_bytes + v * relay_kv_bits(type) / 8,
+                        head + l->value_scales_at +
+                            (slot * l->n_groups + v / RELAY_KV_VALUE_GROUP) * RELAY_KV_PAIR_BYTES);
 }
 
 // Scores of NQ queries with NB blocks of keys; `q` has a stride of head_dim, `scores` of SEGMENT.

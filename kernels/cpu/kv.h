@@ -16,7 +16,10 @@
 
 #include "kernels/kernels.h"
 
-enum { RELAY_KV_VALUE_GROUP = 32 };
+enum {
+    RELAY_KV_VALUE_GROUP = 32,
+    RELAY_KV_PAIR_BYTES = 4, // scale and minimum, float16 each
+};
 
 typedef struct relay_kv_layout {
     uint32_t value_dim;       // head_dim, padded
@@ -47,7 +50,7 @@ static inline uint32_t relay_kv_bits(relay_kv_type type) {
 }
 
 static inline relay_kv_layout relay_kv_layout_of(const relay_kv_pool *pool) {
-    const uint32_t bits = relay_kv_bits(pool->type), half_pair = 2 * sizeof(uint16_t);
+    const uint32_t bits = relay_kv_bits(pool->type);
     const bool is_quantized = relay_kv_is_quantized(pool->type);
     relay_kv_layout l;
     l.value_dim = (pool->head_dim + 15) / 16 * 16;
@@ -55,9 +58,9 @@ static inline relay_kv_layout relay_kv_layout_of(const relay_kv_pool *pool) {
     l.value_row_bytes = l.value_dim * bits / 8;
     l.n_groups = is_quantized ? (pool->head_dim + RELAY_KV_VALUE_GROUP - 1) / RELAY_KV_VALUE_GROUP : 0;
     l.key_scales_at = (uint64_t)pool->head_dim * l.key_row_bytes;
-    l.values_at = l.key_scales_at + (is_quantized ? (uint64_t)pool->head_dim * half_pair : 0);
+    l.values_at = l.key_scales_at + (is_quantized ? (uint64_t)pool->head_dim * RELAY_KV_PAIR_BYTES : 0);
     l.value_scales_at = l.values_at + (uint64_t)RELAY_BLOCK_TOKENS * l.value_row_bytes;
-    l.head_bytes = l.value_scales_at + (uint64_t)RELAY_BLOCK_TOKENS * l.n_groups * half_pair;
+    l.head_bytes = l.value_scales_at + (uint64_t)RELAY_BLOCK_TOKENS * l.n_groups * RELAY_KV_PAIR_BYTES;
     l.layer_bytes = l.head_bytes * pool->n_kv_heads;
     return l;
 }
